@@ -18,6 +18,7 @@ from typing import Any, Final
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.ids import qualified_id
+from roboco.errors import Erased, UsageError
 from roboco.gateway.answers.ids import ITEM_PREFIX, first_task_id, response_of, task_id_of_branch
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import is_stored
@@ -72,14 +73,23 @@ async def chat_of(gateway: Gateway, caller: Principal, team: str, chat: str) -> 
 
 async def chat_of_task(gateway: Gateway, caller: Principal, first: str) -> Chat:
     """Return the chat that begins with this task."""
-    return Chat(gateway, caller, first, await gateway.calls.reads.run(_count, gateway, caller, first))
+    return await _counted(Chat(gateway, caller, first, 0))
+
+
+async def _counted(chat: Chat) -> Chat:
+    """Return the chat with the number of its tasks."""
+    return replace(chat, tasks=await chat.gateway.calls.reads.run(_count, chat.gateway, chat.caller, chat.first))
 
 
 def _count(gateway: Gateway, caller: Principal, first: str) -> int:
-    """Return the number of tasks of a chat: they are numbered without gaps."""
+    """Return the number of tasks of a chat: they are numbered without gaps. Erased ones count."""
 
     def exists(number: int) -> bool:
-        return gateway.exists(qualified_id(caller.tenant, task_id_of_branch(first, number)))
+        try:
+            gateway.orchestrator.stored_task(qualified_id(caller.tenant, task_id_of_branch(first, number)))
+        except UsageError as error:
+            return isinstance(error, Erased)
+        return True
 
     known, unknown = 0, 1
     while unknown <= MAX_BRANCHES and exists(unknown):
@@ -130,7 +140,13 @@ async def accept(
         except Problem as problem:
             if problem.code != accepting.KEY_REUSED:
                 raise
-    return await _accept_message(request, chat, previous, again), ""
+    try:
+        return await _accept_message(request, chat, previous, again), ""
+    except Problem as problem:
+        now = await _counted(chat)
+        if problem.code != accepting.KEY_REUSED or now.tasks <= chat.tasks:
+            raise
+    return await accept(request, now, messages, again)  # another branch has begun at the same moment
 
 
 async def _accept_message(request: TurnRequest, chat: Chat, previous: ResponseId | None, again: bool) -> AcceptedTurn:

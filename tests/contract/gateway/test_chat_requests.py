@@ -1,12 +1,17 @@
 """Requests of chats and of MCP clients that are hostile, or beyond the rights and limits of their caller."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from roboco.errors import TransientError
+from roboco.gateway.answers.chats import Chat, Message, accept, chat_of
 from roboco.gateway.answers.ids import first_task_id
-from tests.support.gateway_rest import KEY, LAB, RestWorld
+from roboco.gateway.openai.accepting import TurnRequest
+from roboco.gateway.openai.repetition import Repetition
+from roboco.gateway.openai.turn import Turn
+from tests.support.gateway_rest import CALLERS, KEY, LAB, RestWorld
 from tests.support.memory_ports.model import says
 
 UI = '{"id": "c", "messages": [{"role": "user", "id": %s, "parts": [{"type": "text", "text": "go"}]}], "tools": %s}'
@@ -49,6 +54,32 @@ def test_an_answer_without_a_list_of_parts_is_refused(rest: RestWorld) -> None:
 def test_thousands_of_mistakes_of_a_run_are_not_listed(rest: RestWorld) -> None:
     body = f'{{"threadId": "c", "runId": "r", "messages": [{",".join(["1"] * 20_000)}]}}'
     assert "mistakes, too many to list them" in send(rest, "/agui/desk", body).text
+
+
+def test_branches_that_begin_at_the_same_moment_are_two_tasks_and_an_erased_one_keeps_its_number(
+    rest: RestWorld,
+) -> None:
+    first, gateway, caller = first_task_id("acme", "desk", "c"), rest.app.state.gateway, CALLERS["acme"]
+    rest.run(f"acme:{first}")
+    request = TurnRequest(gateway, caller, Repetition(caller, "", None, 0, 0.0), "desk", Turn(), True, {}, {})
+
+    def begin(text: str, chat: Chat) -> str:
+        earlier: Message = {"role": "assistant", "id": f"msg_{first}_0", "parts": []}
+        message = {"role": "user", "id": text, "parts": [{"type": "text", "text": text}]}
+        assert rest.client.portal is not None
+        turn, _ = rest.client.portal.call(partial(accept, request, chat, [earlier, message], False))
+        return turn.task.task_id
+
+    both = Chat(gateway, caller, first, 1)  # as both requests have counted
+    assert [begin(text, both) for text in ("one", "two", "one")] == [f"acme:{first}_{number}" for number in (2, 3, 2)]
+    rest.client.post(f"/v1/operations/erasures/acme:{first}_2", json={"stop": True}, headers={KEY: "local"})
+    for _ in range(3):
+        rest.world.sweep()
+        rest.world.clock.move(400)
+    assert rest.get(f"/v1/tasks/{first}_2").status_code == 410
+    assert rest.client.portal is not None
+    counted = rest.client.portal.call(chat_of, gateway, caller, "desk", "c")
+    assert begin("three", counted) == f"acme:{first}_4"
 
 
 def call_mcp(rest: RestWorld, method: str, caller: str = "acme", **params: Any) -> Any:

@@ -63,6 +63,7 @@ def test_wrong_requests_name_their_parameter(client: TestClient, path: str, body
         ("/openai/chat/completions", "ends with /openai/v1: change it in the client"),
         ("/v1/chat/completions", "ends with /openai/v1"),
         ("/responses", "ends with /openai/v1"),
+        ("/conversations/conv_1/items", "ends with /openai/v1"),
     ],
 )
 def test_an_unknown_route_names_those_that_exist_or_the_base_url(client: TestClient, path: str, remedy: str) -> None:
