@@ -15,6 +15,8 @@ WORD_POWER = 3
 """The power of the share of the query's words: a passage with a few of them, as in "where is the", gets nearly nothing."""
 REPETITION_WEIGHT = 0.2
 """The weight of the similarity with a better passage, which is subtracted."""
+_SPREAD = 40
+"""Passages that are compared with better ones, one after the other: several may be of one step."""
 _Floats: TypeAlias = NDArray[np.float32]
 _processors: Any = importlib.import_module("threadpoolctl").ThreadpoolController()
 _SHRINKAGE = 20
@@ -75,14 +77,15 @@ class PackedVectors:
         values = records["values"] * records["scale"][:, None] - self._mean
         values -= self._removed * np.outer(values @ self._main, self._main)
         values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-6)
-        penalties = REPETITION_WEIGHT * np.maximum(values @ values.T, 0)
-        left, spread = scores.copy(), scores.copy()
-        for _ in places:
+        with _processors.limit(limits=1, user_api="blas"):
+            penalties = REPETITION_WEIGHT * np.maximum(values @ values.T, 0)
+        left, spread = scores.copy(), {}
+        for _ in places[:_SPREAD]:
             best = int(np.argmax(left))
-            spread[best] = left[best]
+            spread[best] = float(left[best])
             left = np.minimum(left, scores - penalties[best])
             left[best] = -np.inf
-        return spread.tolist()
+        return [spread.get(place, float(score)) for place, score in enumerate(left)]
 
     def _similarities(self, query: _Floats) -> _Floats:
         """Return the cosine similarities of the vectors without the common directions."""
