@@ -9,7 +9,6 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from roboco.cli.bulk.stuck_tasks import list_stuck_tasks
 from roboco.cli.bulk.task_conditions import filter_options, task_conditions
 from roboco.cli.interactive.next_command import BY_STATUS
 from roboco.cli.terminal import options
@@ -19,6 +18,8 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.table import plain_table
+from roboco.client.operator.stuck import StuckTask
+from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.stored_tasks import StoredTasks
 from roboco.domain.status import TaskStatus
@@ -26,6 +27,7 @@ from roboco.domain.task_entry import MAX_REASON_CHARS, TaskEntry
 from roboco.errors import CorruptHistory, Forbidden, TransientError
 from roboco.settings import load_settings
 
+MAX_CAUSE_CHARS = 600
 MAX_COMMANDS = 5
 """Waiting tasks for which a command is printed."""
 MAX_TITLE_CHARS = 60
@@ -51,7 +53,7 @@ def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any
     """
     filters = filter_options(conditions)
     if stuck:
-        return list_stuck_tasks(filters, limit, cursor, as_json)
+        return _list_stuck_tasks(filters, limit, cursor, as_json)
     broken: list[str] = []
     with Orchestrator(load_settings()) as orchestrator:
         try:
@@ -135,5 +137,43 @@ def _table(found: Sequence[TaskEntry], now: datetime) -> Table:
             Text(age((now - entry.updated_at).total_seconds())),
             Text(one_line(entry.title, MAX_TITLE_CHARS)),
             *([Text(one_line(entry.reason, MAX_REASON_CHARS))] if reasons else []),
+        )
+    return table
+
+
+def _list_stuck_tasks(filters: TaskFilterOptions, limit: int, cursor: str, as_json: bool) -> int:
+    """Print at least `limit` stuck tasks, if there are as many: pages are read until then. Return the exit code."""
+    found: list[StuckTask] = []
+    complete = True
+    with Orchestrator(load_settings()) as orchestrator:
+        while True:
+            page = orchestrator.operator.operations.stuck(cursor=cursor, **filters)
+            found += page.tasks
+            cursor, complete = page.cursor, complete and page.complete
+            if not cursor or len(found) >= limit:
+                break
+    if as_json:
+        print_json({"tasks": found, "cursor": cursor, "complete": complete})
+        return SUCCESS
+    if found:
+        Screen(sys.stdout).table(_stuck_table(found))
+    else:
+        click.echo("no stuck tasks")
+    if cursor:
+        click.echo(f"more: --stuck --cursor {cursor}", err=True)
+    if not complete:
+        click.echo("tasks may be missing: coordinators rebuild the task index from the workspace", err=True)
+    return SUCCESS
+
+
+def _stuck_table(found: list[StuckTask]) -> Table:
+    table = plain_table("task", "team", "status", ">stuck for", "cause")
+    for one in found:
+        table.add_row(
+            Text(one.task_id),
+            Text(one_line(one.team, 64)),
+            Text(one.status, status_colour(one.status)),
+            Text(age(one.stuck_for)),
+            Text(f"{one.kind}: {one_line(one.cause, MAX_CAUSE_CHARS)}"),
         )
     return table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.broker.health.health_file import HealthFile
+from roboco.broker.health.bootstep import HealthFile
 from roboco.workers.healthcheck import find_problem
 
 
