@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -58,13 +58,13 @@ class WorkerTelemetry:
             name = record.get("headers", {}).get("task")
             self._metrics.record(REFUSED, 1, name if isinstance(name, str) and name in QUEUE_OF else OTHER_VALUE)
 
-    def export_backlog(self, unread: Callable[[], Mapping[str, int]]) -> None:
-        """Export the backlog as well, with the `unread` messages. Workers that sweep call this."""
+    def export_backlog(self) -> None:
+        """Export the backlog as well. Workers that sweep call this."""
         if self._metrics is not None:
             client, keys = connect_fail_fast(self._settings.redis_url), Keys(self._settings.prefix)
             schedule, dead = RedisSchedule(Scripts(client), keys), RedisDeadLetters(lambda: client, keys)
             lengths = partial(queue_lengths, self._app)
-            self._metrics.add_reader(BacklogGauges(schedule.count, dead.count, lengths, unread))
+            self._metrics.add_reader(BacklogGauges(schedule.count, dead.count, lengths))
 
     def _serve(self, **_: Any) -> None:
         """Serve the metrics from the worker's main process, before its pool starts; exit if the port is in use."""

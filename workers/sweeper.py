@@ -28,7 +28,6 @@ from roboco.redis.client import connect_fail_fast
 from roboco.redis.scripts import load_missing, script_texts
 from roboco.workers.process_engine import ProcessEngine
 from roboco.workers.sweep_lanes import THREADS, SweepLanes
-from roboco.workers.unread_messages import SEARCH_INTERVAL, UnreadMessages
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +46,6 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
     of_kombu = BrokerScripts(app).load_missing
     first_shard = random.randrange(SHARDS)  # noqa: S311 - any shard will do
     lanes = SweepLanes(lambda shard: sweep_shard(engine(), shard, limit=1), interval, first_shard)
-    unread = UnreadMessages(app)
 
     def on_answer(silent_for: float) -> None:
         engine().process.redis_silence.end(engine().clock.now(), silent_for)
@@ -58,7 +56,7 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
 
     def begin(**_: Any) -> None:
         _load_scripts(of_roboco, of_kombu)
-        engine.telemetry.export_backlog(unread.by_setting)
+        engine.telemetry.export_backlog()
 
     def act() -> None:
         _load_scripts(of_roboco, of_kombu)
@@ -67,7 +65,6 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(fill.stop, weak=False)
     run_periodically(app, "roboco-sweeper", interval, act)
-    run_periodically(app, "roboco-unread-messages", SEARCH_INTERVAL, unread.search)
     run_periodically(app, "roboco-switches", SWITCHES_INTERVAL, lambda: _repair_switches(engine))
     for number in range(THREADS):
         run_periodically(app, f"roboco-sweeper-{number}", interval, lanes.run)

@@ -97,6 +97,8 @@ class ForkOptions(MessageOptions, total=False):
 
     task_id: str | None
     """The id of the new task. The same id with the same content again is the same fork."""
+    item_id: str | None
+    """The id of its message, which its step keeps; by default one that derives from the id of the task."""
     agent: str | None
     """The agent that answers the message."""
     model: str | None
@@ -169,7 +171,7 @@ class BulkOptions(TaskFilterOptions, total=False):
     by: str | None
     """The identity of the caller; the histories show it."""
     bulk_id: str | None
-    """The id of an earlier run to resume: no task gets its item twice. The cursor of a page holds it, too."""
+    """The id of an earlier run to resume, with its `until`: no task gets its item twice."""
     rate: float
     """Tasks a second at most; 50 by default."""
 

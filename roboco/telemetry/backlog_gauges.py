@@ -17,23 +17,18 @@ _log = logging.getLogger(__name__)
 
 
 class BacklogGauges:
-    """Open tasks, dead letters, and the lengths of queues. If a server does not answer, they are left out.
-
-    `unread` returns the messages that no worker reads, by the setting of their producer that causes it.
-    """
+    """Open tasks, dead letters, and the lengths of queues. If a server does not answer, they are left out."""
 
     def __init__(
         self,
         open_tasks: Callable[[], int],
         dead_letters: Callable[[], int],
         queue_lengths: Callable[[], Mapping[str, int]],
-        unread: Callable[[], Mapping[str, int]] = dict,
         max_age: float = MAX_AGE,
     ) -> None:
         self._open_tasks = open_tasks
         self._dead_letters = dead_letters
         self._queue_lengths = queue_lengths
-        self._unread = unread
         self._max_age = max_age
         self._lock = threading.Lock()
         self._read_at = float("-inf")
@@ -61,9 +56,4 @@ class BacklogGauges:
         except RobocoError as error:
             _log.warning("gauges of open tasks, dead letters and queue lengths are left out: %s", error)
             return []
-        unread = GaugeMetricFamily(
-            "roboco_unread_messages", "Messages in lists of the broker that no worker reads.", labels=("setting",)
-        )
-        for setting, count in self._unread().items():
-            unread.add_metric((setting,), count)
-        return [tasks, dead, queues, *([unread] if unread.samples else [])]
+        return [tasks, dead, queues]

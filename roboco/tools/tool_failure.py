@@ -1,6 +1,5 @@
 """A tool's exception as a limited number of printable lines, without secrets."""
 
-import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -20,8 +19,6 @@ MAX_CHAIN_LENGTH: Final = 3
 """Maximum number of exceptions of a chain that are shown: the one that was raised, and its causes."""
 MAX_GROUP_MEMBERS: Final = 5
 """Maximum number of exceptions of a group that are shown."""
-MAX_GROUP_DEPTH: Final = 3
-"""Maximum depth of nested groups whose exceptions are shown."""
 MAX_EXCEPTIONS: Final = 10
 """Maximum number of exceptions that are shown, those of groups and their causes included."""
 MAX_READ_CHARS: Final = 1_000_000
@@ -30,8 +27,6 @@ MAX_MASKED_TEXTS: Final = 100
 """Maximum number of texts among a call's arguments that are masked. With more, the log quotes no exception's text."""
 MIN_MASKED_CHARS: Final = 4
 """Minimum number of characters of such a text."""
-MAX_WORD_CHARS: Final = 12
-"""Maximum number of letters of a plain word, which a line of source code may contain inside a longer word."""
 _LIBRARY_PREFIX: Final = "roboco."
 """The prefix of the modules whose frames are left out before the tool's own."""
 
@@ -49,16 +44,13 @@ def error_text(error: BaseException) -> str:
 
 def result_text(error: BaseException) -> str:
     """Return the type and the text of the exception, and of the exceptions in it if it is a group."""
-    shown = islice(_group_members(error, MAX_GROUP_DEPTH), MAX_EXCEPTIONS)
-    return "; ".join([error_text(error), *map(error_text, shown)])
+    return "; ".join(map(error_text, (error, *_members(error))))
 
 
-def mask_arguments(args: Mapping[str, Any], mask: Mask, in_source: bool = False) -> Mask:
+def mask_arguments(args: Mapping[str, Any], mask: Mask) -> Mask:
     """Return a mask that also replaces the texts among a call's arguments, which a model or a user wrote.
 
-    Secrets are replaced first: an argument that is a part of a secret must not hide it. `in_source` is for lines of
-    source code. They can hold an argument only by chance, so a plain word is replaced there only as a whole word:
-    the argument `error` leaves `raise errors[0]` as it is.
+    Secrets are replaced first: an argument that is a part of a secret must not hide it.
     """
     found = islice(_long_texts(args), MAX_MASKED_TEXTS)
     forms = {form for text in found for form in (text, repr(text)[1:-1])}
@@ -67,18 +59,10 @@ def mask_arguments(args: Mapping[str, Any], mask: Mask, in_source: bool = False)
     def masked(text: str) -> str:
         text = mask(text)
         for argument in arguments:
-            if in_source and _is_plain_word(argument):
-                text = re.sub(rf"(?<!\w){argument}(?!\w)", "...", text)
-            else:
-                text = text.replace(argument, "...")
+            text = text.replace(argument, "...")
         return text
 
     return masked
-
-
-def _is_plain_word(text: str) -> bool:
-    """Return True for a short word of letters. Any other text may be a secret or a part of one."""
-    return len(text) <= MAX_WORD_CHARS and text.isalpha() and text[1:].islower()
 
 
 def _is_long(text: str) -> bool:
@@ -112,11 +96,10 @@ def failure_lines(
     exceptions are left out instead.
     """
     masked = mask_arguments(args, mask) if args else mask
-    masked_source = mask_arguments(args, mask, in_source=True) if args else mask
     text_of = _type_only if any(islice(_long_texts(args), MAX_MASKED_TEXTS, None)) else error_text
     lines: list[str] = []
-    for one in reversed(list(islice(_walk_chain(error, MAX_GROUP_DEPTH), MAX_EXCEPTIONS))):
-        lines += (log_text(masked_source(line), MAX_LINE_CHARS) for line in _frame_lines(one, frames))
+    for one in reversed(list(islice(_walk_chain(error), MAX_EXCEPTIONS))):
+        lines += (log_text(masked(line), MAX_LINE_CHARS) for line in _frame_lines(one, frames))
         lines.append(log_text(masked(text_of(one)), MAX_TEXT_CHARS))
     return tuple(lines)
 
@@ -135,21 +118,17 @@ def _frame_lines(error: BaseException, frames: int) -> Iterator[str]:
             yield f"    {frame.line}"
 
 
-def _walk_chain(error: BaseException, groups: int) -> Iterator[BaseException]:
+def _walk_chain(error: BaseException) -> Iterator[BaseException]:
     """Yield each exception of the chain, and after a group its members, with their chains."""
     for one in _chain(error):
         yield one
-        if groups and isinstance(one, BaseExceptionGroup):
-            for member in one.exceptions[:MAX_GROUP_MEMBERS]:
-                yield from _walk_chain(member, groups - 1)
+        for member in _members(one):
+            yield from _chain(member)
 
 
-def _group_members(error: BaseException, groups: int) -> Iterator[BaseException]:
-    """Yield the exceptions of a group and of the groups in it, without causes."""
-    if groups and isinstance(error, BaseExceptionGroup):
-        for member in error.exceptions[:MAX_GROUP_MEMBERS]:
-            yield member
-            yield from _group_members(member, groups - 1)
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the first exceptions of a group, else nothing."""
+    return error.exceptions[:MAX_GROUP_MEMBERS] if isinstance(error, BaseExceptionGroup) else ()
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

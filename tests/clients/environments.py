@@ -43,6 +43,7 @@ class Client:
 AI_PROVIDERS = ("openai", "openai-compatible", "open-responses")
 AG_UI_CLIENTS = {"@ag-ui/client": "@ag-ui/client", "@ag-ui/client 0.0.59": "ag-ui-client-before-1.0"}
 """The packages by client. CopilotKit's runtime pins the older one, which is installed by another name."""
+CONFORMANCE = "@modelcontextprotocol/conformance"
 CLIENTS = (
     Client("openai", "openai", "drive_openai.py", "openai"),
     Client("openai (npm)", "openai", "drive_openai.mjs"),
@@ -66,7 +67,13 @@ CLIENTS = (
         Client(name, "mcp", "drive_mcp.py", "mcp", {"MCP_MODE": mode, "MCP_NAME": name})
         for name, mode in (("mcp", "auto"), ("mcp 2025-11-25", "legacy"))
     ),
+    *(
+        Client(name, "a2a-sdk", "drive_a2a.py", "a2a-sdk", {"A2A_BINDING": binding, "A2A_NAME": name})
+        for name, binding in (("a2a-sdk", "JSONRPC"), ("a2a-sdk HTTP+JSON", "HTTP+JSON"))
+    ),
+    Client("@a2a-js/sdk", "@a2a-js/sdk", "drive_a2a.mjs"),
     Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp"),
+    Client(CONFORMANCE, CONFORMANCE, "drive_conformance.mjs"),
     Client("roboto 0.45.0", "roboto", "drive_roboto.py", "roboto==0.45.0"),
     Client("roboto", "roboto", "drive_roboto.py", "roboto"),
     Client("openapi-python-client", "openapi-python-client", "drive_generated.py", "openapi-python-client"),
@@ -75,7 +82,8 @@ CLIENTS = (
 MODULES = (
     *("openai", "@openai/agents", "ai", "zod", "@ag-ui/client", "ag-ui-client-before-1.0@npm:@ag-ui/client@0.0.59"),
     *(f"@ai-sdk/{name}" for name in AI_PROVIDERS),
-    *("@hey-api/openapi-ts", "esbuild", "@redocly/cli"),
+    *("@a2a-js/sdk", "@hey-api/openapi-ts", "esbuild", "@redocly/cli"),
+    f"{CONFORMANCE}@0.2.0-alpha.12",  # older ones know neither tasks nor 2026-07-28
     "typescript@5",  # openapi-ts fails with newer ones
 )
 
@@ -102,7 +110,10 @@ class Environments:
         """Return the command that runs the client's script."""
         if not client.npm:
             return [str(self._python(client.requirement)), str(SCRIPTS / client.script)]
-        for script in SCRIPTS.glob("*.mjs"):  # modules are found beside the script that imports them
+        for script in [
+            *SCRIPTS.glob("*.mjs"),
+            *SCRIPTS.glob("*.yml"),
+        ]:  # modules are found beside the script that imports them
             shutil.copy(script, self._modules.parent)
         return [str(self._node_package / "bin" / "node"), str(self._modules.parent / client.script)]
 

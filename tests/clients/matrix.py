@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.clients.conformance import conformance_answer, write_conformance_teams
 from tests.clients.environments import Client, Environments
 from tests.support.documents import GUIDES
 from tests.support.gateway_openai import GatewayProcess, answer, openai_gateway, write_teams
@@ -53,6 +54,7 @@ def drive(environments: Environments, clients: Sequence[Client], rows: Sequence[
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         teams = write_teams(folder / "teams")
+        write_conformance_teams(teams)
         with Stack(folder, lease_seconds=LONG_LEASE, teams_dir=teams) as stack:
             stack.model.script(_answer)
             with openai_gateway(stack, ROBOCO_GATEWAY_ROBOTO_TEAM="desk") as gateway, ThreadPoolExecutor(2) as pool:
@@ -77,6 +79,8 @@ def write_table(driven: Sequence[Driven]) -> None:
 
 def _answer(request: Request) -> Reply:
     """Return the answer of the other tests, or JSON to a prompt that asks for it: in a call if it has a function."""
+    if (reply := conformance_answer(request)) is not None:
+        return reply
     if "as JSON" not in request.last_user:
         return answer(request)
     place: dict[str, object] = {"city": "Bonn", "degrees": 21}

@@ -40,7 +40,6 @@ METRICS = {
     "roboco_tokens_total",
     "roboco_tool_seconds",
     "roboco_turn_seconds",
-    "roboco_unread_messages",
 }
 HISTOGRAMS = {name for name in METRICS if name.endswith("_seconds")}
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from roboco.client.operator import bulk_sender
+from roboco.client.operator import bulk
 from roboco.client.session import SessionPoll, poll
 from roboco.domain.decision.action import Action, Wait
 from roboco.domain.decision.decide import decide
@@ -184,7 +184,7 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
     "a repetition of a bulk control sends other items": (
         "bulk once",
         LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(bulk_sender, "bulk_item_id", lambda *_: f"b_{uuid.uuid4().hex}"),
+        lambda monkeypatch: monkeypatch.setattr(bulk, "bulk_item_id", lambda *_: f"b_{uuid.uuid4().hex}"),
     ),
     "a delta lacks a message": (
         "session",

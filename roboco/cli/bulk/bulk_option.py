@@ -2,7 +2,7 @@
 
 TASK_ID ─► the command as it is
 conditions, or --all ─► count ─► confirmation ─► task, task, ... ─► totals, exit code
-                                 (no: nothing)   (Ctrl-C, silent server: how to resume)
+                                 (no: nothing)   (Ctrl-C, silent server: how to repeat it)
 """
 
 import functools
@@ -21,11 +21,10 @@ from roboco.cli.terminal.format import counted
 from roboco.cli.terminal.progress import progress
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.client.operator.bulk import PAGE_SIZE, Bulk
-from roboco.client.operator.bulk_control import DECISIONS, ControlName
-from roboco.client.operator.bulk_report import BulkCounts, BulkOutcome
+from roboco.client.operator.bulk_control import DECISIONS, BulkCounts, BulkOutcome, ControlName
 from roboco.client.orchestrator import Orchestrator
 
-_OWN_NAMES: Final = ("every", "yes", "rate", "bulk_id", "cursor")
+_OWN_NAMES: Final = ("every", "yes", "rate", "bulk_id")
 _OPTIONS: Final = (
     click.option("--all", "every", is_flag=True, help="Control all tasks that the control may concern."),
     click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
@@ -38,7 +37,6 @@ _OPTIONS: Final = (
         help="Tasks a second, at most.",
     ),
     click.option("--bulk-id", metavar="ID", help="The id of the run: one with the same id controls no task twice."),
-    click.option("--cursor", metavar="CURSOR", default="", help="Resume a run at the cursor that it printed."),
 )
 _Content = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -83,14 +81,14 @@ def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: boo
     totals, calls, complete = Counter[str](), 0, True
     with Orchestrator(caller_settings()) as orchestrator:
         bulk = orchestrator.bulk(name, bulk_id=own["bulk_id"], **options)
-        found, matching, start = _print_count(name, bulk, own["cursor"])
+        found, matching = _print_count(name, bulk)
         if not own["yes"]:
             confirm(f"{name} {found}?")
-        resume = f"resume with the same options and --cursor {own['cursor'] or start}"
+        resume = f"resume with the same options, --bulk-id {bulk.bulk_id} and --until {bulk.until.isoformat()}"
         click.echo(f"after a crash {resume}", err=True)
         try:
             with progress(f"{name}: tasks", matching) as show:
-                for page in bulk.pages(own["cursor"] or start, PAGE_SIZE):
+                for page in bulk.pages(PAGE_SIZE):
                     complete = page.complete
                     for one in page.outcomes:
                         totals[one.outcome] += 1
@@ -113,19 +111,18 @@ def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: boo
     return FAILED if counts.failed or not complete else SUCCESS
 
 
-def _print_count(name: ControlName, bulk: Bulk, cursor: str) -> tuple[str, int, str]:
+def _print_count(name: ControlName, bulk: Bulk) -> tuple[str, int]:
     """Print how many tasks the control will reach, and of a decision all calls, since a person confirms them.
 
-    Return that as text, the number of the tasks, and the cursor of the first page.
+    Return that as text, and the number of the tasks.
     """
-    tools, matching, unreadable = Counter[tuple[str, str]](), 0, 0
-    while True:
-        part = bulk.count(cursor)
-        matching, unreadable, cursor = matching + (part.matching or 0), unreadable + part.unreadable, part.cursor
-        for one in part.tools:
-            tools[one.tool, one.effect] += one.calls
-        if not cursor:
-            break
+    parts = [bulk.count()]
+    while parts[-1].cursor:
+        parts.append(bulk.count(parts[-1].cursor))
+    matching, unreadable = sum(part.matching or 0 for part in parts), sum(part.unreadable for part in parts)
+    tools = Counter[tuple[str, str]]()
+    for one in (tool for part in parts for tool in part.tools):
+        tools[one.tool, one.effect] += one.calls
     tasks = counted(matching, "task")
     found = f"{counted(tools.total(), 'call')} of {tasks}" if name in DECISIONS else tasks
     click.echo(f"{name}: {found}", err=True)
@@ -133,7 +130,7 @@ def _print_count(name: ControlName, bulk: Bulk, cursor: str) -> tuple[str, int, 
         click.echo(f"  {escape_invisible(tool)} ({effect}): {counted(calls, 'call')}", err=True)
     if unreadable:
         click.echo(f"  the calls of {counted(unreadable, 'further task')} cannot be read", err=True)
-    return found, matching, part.start
+    return found, matching
 
 
 def confirm(question: str) -> None:

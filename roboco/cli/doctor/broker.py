@@ -1,6 +1,7 @@
 """Checks of the broker: it accepts messages, no other application uses it, and each pool has workers."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from amqp.exceptions import AMQPError
@@ -11,9 +12,11 @@ from redis.exceptions import RedisError
 
 from roboco.broker.broker import TRANSPORT_OPTIONS
 from roboco.broker.broker_fault import write_fault
+from roboco.broker.health.bootstep import QUEUE_INFIX
 from roboco.broker.names import COORDINATOR_QUEUE, QUEUES, queue_lanes
+from roboco.broker.queue_stats import redis_lists
 from roboco.cli.doctor.check import CheckResult, expect
-from roboco.cli.doctor.deployments import check_owner, check_unread_lists
+from roboco.cli.doctor.deployments import check_owner
 from roboco.client.operator.operations import QueueReport
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import producer_app
@@ -32,8 +35,9 @@ _ROBOCO_EXCHANGES = frozenset(
 _BINDING_PREFIX = "_kombu.binding."
 MIN_RABBITMQ: Final = (3, 12)
 """The oldest RabbitMQ whose queues can set a time limit for acknowledgements, as those of Roboco do."""
-MAX_PAGES: Final = 50
-"""Pages of keys that are searched: a database of Roboco alone has few."""
+MAX_KEYS: Final = 10_000
+"""Keys of each kind that are read: a database of Roboco alone has few."""
+_READ_LISTS = frozenset(name for queue in QUEUES for name in redis_lists(queue))
 
 
 def check_broker(settings: Settings) -> Iterator[CheckResult]:
@@ -49,7 +53,7 @@ def check_broker(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult("broker", "fail", f"{where} takes no messages: {found}", todo)
             yield from rabbit
             return
-        shared = [*_check_shared_database(app), check_owner(app, settings), *check_unread_lists(app, settings)]
+        shared = [*_check_shared_database(app), check_owner(app, settings)]
     except (AMQPError, KombuError, RedisError, OSError, TransientError) as error:
         found, todo = str(error), "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
         for cause in (error, error.__cause__):  # kombu wraps the errors of Redis
@@ -102,21 +106,28 @@ def _check_queue(queue: QueueReport, pool: str, workers: list[str], any_worker: 
 
 
 def _check_shared_database(app: Celery) -> Iterator[CheckResult]:
-    """Check that no other Celery application uses the same Redis database, with another visibility timeout."""
+    """Check that no other Celery application uses the same Redis database, and that workers read all lists of it.
+
+    An application may have another visibility timeout. Kombu adds settings of a producer to the names of its lists.
+    """
     connections: Any = app.pool
     with connections.acquire(block=True) as connection:
         if connection.transport.driver_type != "redis":
             return
         client = connection.default_channel.client
-        others, cursor = set[str](), 0
-        for _ in range(MAX_PAGES):
-            cursor, keys = client.scan(cursor, match=f"{_BINDING_PREFIX}*", count=1000)
-            others |= {key.decode().removeprefix(_BINDING_PREFIX) for key in keys} - _ROBOCO_EXCHANGES
-            if not cursor:
-                break
+        found_keys = client.scan_iter("*roboco.*", count=1000, _type="list")
+        names = {key.decode(errors="backslashreplace") for key in islice(found_keys, MAX_KEYS)}
+        bindings = islice(client.scan_iter(f"{_BINDING_PREFIX}*", count=1000), MAX_KEYS)
+        others = {key.decode().removeprefix(_BINDING_PREFIX) for key in bindings} - _ROBOCO_EXCHANGES
     visible = TRANSPORT_OPTIONS["visibility_timeout"]
     found = (
         f"also used for {', '.join(sorted(others)[:5])}" if others else f"ours alone, visibility timeout {visible} s"
     )
     todo = "name a separate database in ROBOCO_BROKER_URL: the shortest visibility timeout in a database counts for all"
     yield expect("broker database", not others, found, todo)
+    unread = sorted(name for name in names - _READ_LISTS if QUEUE_INFIX not in name and ".celery.pidbox" not in name)
+    todo = (
+        "remove global_keyprefix, sep and priority_steps from broker_transport_options of the producer, and move them"
+    )
+    found = f"no worker reads the lists {', '.join(map(repr, unread[:5]))}" if unread else "workers read all lists"
+    yield expect("unread messages", not unread, found, todo, "fail")

@@ -1,14 +1,11 @@
-"""Checks that no other deployment shares the broker or the channels of this one, and that workers read all lists."""
+"""Checks that no other deployment shares the broker or the channels of this one."""
 
-from collections.abc import Iterator
 from typing import Final
 
 import redis
 from celery import Celery
 
-from roboco.broker.broker import is_amqp
 from roboco.broker.broker_owner import Deployment, ForeignBroker, check_broker_owner, read_owner
-from roboco.broker.unread_lists import UnreadLists
 from roboco.cli.doctor.check import CheckResult
 from roboco.client.wiring import workspace_address
 from roboco.engine.worker_status import workspace_name
@@ -18,8 +15,6 @@ from roboco.redis.shared_channels import find_shared_channels
 from roboco.settings import Settings
 from roboco.workspace.open import open_workspace
 
-MAX_PAGES: Final = 200
-"""Pages of keys that are searched for lists without readers."""
 _STORE_TIMEOUT: Final = 5.0
 """The most seconds to wait for an answer of the store, which has the id of this deployment."""
 
@@ -51,17 +46,3 @@ def check_owner(app: Celery, settings: Settings) -> CheckResult:
     except RobocoError as error:
         return CheckResult("broker deployment", "warn", f"not compared: {error}", "check ROBOCO_WORKSPACE")
     return CheckResult("broker deployment", "ok", str(owner))
-
-
-def check_unread_lists(app: Celery, settings: Settings) -> Iterator[CheckResult]:
-    """Check that each list of a broker on Redis has a reader if it has messages."""
-    if is_amqp(settings.broker):
-        return
-    lists = UnreadLists(app)
-    is_whole = lists.search(MAX_PAGES)
-    found = lists.found()
-    for one in found:
-        yield CheckResult("unread messages", "fail", str(one), f"{one.remedy}; {one.move}")
-    if not found:
-        searched = "workers read all lists" if is_whole else f"none in the first {MAX_PAGES} pages of keys"
-        yield CheckResult("unread messages", "ok", searched)

@@ -95,10 +95,8 @@ def _check_bucket(settings: Settings, objects: S3Objects) -> Iterator[CheckResul
         yield CheckResult(
             "s3 lifecycle", "warn", found, "have a user with the right check that no rule deletes histories"
         )
-        rules = []
     else:
         yield _check_lifecycle(rules, parts.path.strip("/"))
-    yield _check_versions(client, parts.netloc, rules, parts.path.strip("/"))
 
 
 def _check_places(objects: S3Objects) -> CheckResult:
@@ -139,46 +137,12 @@ def _check_lifecycle(rules: list[dict[str, Any]], prefix: str) -> CheckResult:
     return expect("s3 lifecycle", not deleting, found, todo, "fail")
 
 
-def _check_versions(client: Any, bucket: str, rules: list[dict[str, Any]], prefix: str) -> CheckResult:
-    """Check that a bucket that keeps old versions deletes them some day.
-
-    Roboco never reads old versions. But it replaces `history.jsonl` and `task.json` often, and deletes compacted steps:
-    a version of each remains, and costs money.
-    """
-    try:
-        status = client.get_bucket_versioning(Bucket=bucket).get("Status")
-    except ClientError as error:
-        if _error_code(error) in ("NotImplemented", "MethodNotAllowed"):
-            return CheckResult("s3 versions", "ok", "the store keeps none")
-        found, todo = (
-            f"cannot be asked for ({_error_code(error)})",
-            "have a user with the right check whether the bucket keeps them",
-        )
-        return CheckResult("s3 versions", "warn", found, todo)
-    if status is None:
-        return CheckResult("s3 versions", "ok", "none are kept: a file that an operator deletes is gone")
-    days = [version_expiry_days(rule, prefix) for rule in rules]
-    soonest = min((one for one in days if one is not None), default=None)
-    todo = "add a rule with NoncurrentVersionExpiration, of 30 days say: each step is stored several times over"
-    found = "are kept for ever" if soonest is None else f"are kept for {soonest} days"
-    return expect("s3 versions", soonest is not None, f"old versions {found}", todo)
-
-
 def deletes_old_objects(rule: dict[str, Any], prefix: str) -> bool:
     """Return True if the rule of a bucket deletes old objects below the prefix."""
     of = _rule_prefix(rule)
     touches = of.startswith(prefix) or f"{prefix}/".startswith(of)
     expiry = rule.get("Expiration") or {}
     return rule.get("Status") == "Enabled" and touches and bool(expiry.get("Days") or expiry.get("Date"))
-
-
-def version_expiry_days(rule: dict[str, Any], prefix: str) -> int | None:
-    """Return the days after which the rule deletes old versions of all objects below the prefix, or None if never."""
-    limited = rule.get("Filter") or {}
-    narrow = limited.get("Tag") or (limited.get("And") or {}).get("Tags") or "ObjectSize" in str(limited)
-    days = (rule.get("NoncurrentVersionExpiration") or {}).get("NoncurrentDays")
-    whole = f"{prefix}/".startswith(_rule_prefix(rule)) and not narrow
-    return int(days) if days and whole and rule.get("Status") == "Enabled" else None
 
 
 def _rule_prefix(rule: dict[str, Any]) -> str:

@@ -46,12 +46,12 @@ class Screen:
     def line(self, *spans: TextSpan) -> None:
         """Print a separate line, after the running text. The terminal breaks it, so that it can be copied."""
         self._end_text()
-        self._console.print(Text.assemble(*map(_escape_span, spans)))
+        self._console.print(Text.assemble(*map(escape_span, spans)))
 
     def paragraph(self, *spans: TextSpan, indent: int = 0) -> None:
         """Print a separate line; a terminal gets it broken between words, with further lines indented."""
         self._end_text()
-        text = Text.assemble(*map(_escape_span, spans))
+        text = Text.assemble(*map(escape_span, spans))
         for line in break_lines(text, self._console.width, indent) if self.is_terminal else [text]:
             self._console.print(line)
 
@@ -100,6 +100,6 @@ class Screen:
             self._file.flush()
 
 
-def _escape_span(span: TextSpan) -> TextSpan:
+def escape_span(span: TextSpan) -> TextSpan:
     """Return the span with invisible characters escaped, as names, arguments and reasons need it."""
     return escape_invisible(span) if isinstance(span, str) else (escape_invisible(span[0]), span[1])

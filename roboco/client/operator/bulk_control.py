@@ -1,16 +1,18 @@
-"""BulkControl: the control that a bulk control sends to each task, checked before the first task gets it."""
+"""bulk_control: the control of a bulk control, checked before the first task gets it, and the reports of its effect."""
 
-from collections.abc import Mapping, Set
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
+from datetime import datetime
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self, get_args
 
 from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.broker import names
 from roboco.domain.inbox.submission import parse_message, parse_result
 from roboco.domain.limits import LimitOverrides
-from roboco.domain.schema import CallerId, InputModel
+from roboco.domain.schema import CallerId, InputModel, RecordModel
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import STATUS_GROUPS, TaskFilter
 from roboco.errors import UsageError
@@ -145,3 +147,70 @@ class BulkControl(BulkContent):
             remedy = "failed tasks alone" if self.name == "retry" else "open tasks alone; use open, for example"
             raise UsageError(f"status {other[0].value!r}: {self.name} concerns {remedy}")
         return given
+
+
+class BulkOutcome(RecordModel):
+    """The outcome of a bulk control for one task."""
+
+    task_id: str
+    item_id: str = ""
+    """The id of the item, for its receipt. A decision on calls, a fork and a retry have none."""
+    outcome: Literal["accepted", "repeated", "ended", "failed"]
+    """`repeated` if the task had accepted this control before, and `ended` if the task has ended meanwhile."""
+    calls: list[str] = []
+    """The ids of the calls that have the decision."""
+    new_task_id: str = ""
+    """The id of the new task of a fork or retry."""
+    code: str = ""
+    """The kind of the error of a failure, for programs."""
+    cause: str = ""
+    """The error of a failure."""
+
+
+class BulkCounts(RecordModel):
+    """The number of tasks by their outcome."""
+
+    accepted: int
+    """Tasks that have accepted the control; workers apply it. Of a decision, tasks with calls that have got it."""
+    repeated: int
+    """Tasks that had accepted this control before."""
+    ended: int
+    """Tasks that have ended meanwhile."""
+    failed: int
+    """Tasks whose outcome has a cause."""
+
+    @classmethod
+    def of(cls, outcomes: Iterable[BulkOutcome]) -> Self:
+        """Return the counts of these outcomes."""
+        found = Counter[str](one.outcome for one in outcomes)
+        return cls.model_validate({name: found[name] for name in cls.model_fields})
+
+
+class CountedCalls(RecordModel):
+    """The calls of one tool that a decision will reach."""
+
+    tool: str
+    effect: str
+    """The effect of the tool: pure, idempotent, irreversible, or "client" for a tool that the client runs."""
+    calls: int
+
+
+class BulkReport(RecordModel):
+    """One page of a bulk control, or its count."""
+
+    bulk_id: str
+    """The id of the bulk control: the same id sends the same items."""
+    until: datetime
+    """The time of the beginning. Send it with the next page, and after a count: later tasks and calls are left."""
+    matching: int | None = None
+    """The number of tasks of this part of the list that it will reach, of a count."""
+    tools: list[CountedCalls] = []
+    """The calls that a decision will reach, by tool, of a count."""
+    unreadable: int = 0
+    """Further tasks, whose calls cannot be read, of a count."""
+    counts: BulkCounts
+    outcomes: list[BulkOutcome]
+    cursor: str
+    """The cursor of the next page, or "" after the last one. A page may be empty and have a cursor."""
+    complete: bool
+    """False if tasks may be left, as while the list of tasks is rebuilt from the workspace."""

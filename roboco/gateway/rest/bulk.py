@@ -5,9 +5,9 @@
 
 Retries and forks count against the limits of their caller, and messages and answers need some of its day left, as
 single ones do; a task that is refused fails with `rate_limited`.
-A request that is repeated with the same cursor, `bulk_id` or Idempotency-Key controls no task twice. So a page that
-takes longer than the gateway waits is answered with 503 and can be repeated, with a smaller `limit` if need be. A
-decision without a cursor begins anew, also with calls that were made since; with the `start` of a dry run it does not.
+A request that is repeated with the same `bulk_id` or Idempotency-Key controls no task twice. So a page that takes
+longer than the gateway waits is answered with 503 and can be repeated, with a smaller `limit` if need be. With the
+`until` of the response before, or of a dry run, a request leaves tasks and calls that have changed since.
 The audit log has a line for each task, as soon as it has its outcome: also of a page that is answered with 503.
 """
 
@@ -19,8 +19,7 @@ from typing import Any, Final, cast
 from fastapi import Request, Response
 
 from roboco.client.operator.bulk import CONDITIONS
-from roboco.client.operator.bulk_control import DECISIONS, BulkContent
-from roboco.client.operator.bulk_report import BulkOutcome, BulkReport
+from roboco.client.operator.bulk_control import DECISIONS, BulkContent, BulkOutcome, BulkReport
 from roboco.client.options import BulkOptions
 from roboco.errors import RobocoError, TransientError
 from roboco.gateway.access import Caller
@@ -50,11 +49,11 @@ async def control_tasks(
 
     `approve`, `deny`, `answer` and `resolve` decide all calls of `tool`, or all calls, that wait when the control
     begins; they need the scope `approve`, too. `send` and `fork` need the scope `control`. A dry run of a decision
-    counts the calls by tool, with the effect of the tool. Begin with the cursor `start` of its response to decide these
-    calls alone, also if the request is repeated: without a cursor a decision includes the calls that were made since.
-    Repeat the request with the cursor of its response until the cursor is empty. Tasks whose status changes after the
-    first request, and new ones, are left as they are: begin again with the same `bulk_id` until none is accepted. A key
-    of a tenant, or of some teams, reaches their tasks alone.
+    counts the calls by tool, with the effect of the tool. Send the `until` of its response to decide these calls alone,
+    also if the request is repeated: without it a decision includes the calls that were made since.
+    Repeat the request with the `bulk_id`, the `until` and the cursor of its response until the cursor is empty. Tasks
+    whose status changes after the first request, and new ones, are left as they are: begin again with the same
+    `bulk_id` until none is accepted. A key of a tenant, or of some teams, reaches their tasks alone.
     """
     caller.require(Scope.OPERATE)
     if body.control in DECISIONS:
@@ -70,7 +69,7 @@ async def control_tasks(
     def control() -> BulkReport:
         team = None if body.new_team is None else chosen_team(gateway, caller, body.new_team)
         bulk = gateway.orchestrator.bulk(body.control, **cast(BulkOptions, options | {"new_team": team}))
-        bulk.sender.admit, bulk.sender.team_of_fork = admit, partial(team_of_fork, caller)
+        bulk.admit, bulk.team_of_fork = admit, partial(team_of_fork, caller)
         bulk.on_outcome = log
         return bulk.count(body.cursor) if body.dry_run else bulk.page(body.cursor, body.limit)
 

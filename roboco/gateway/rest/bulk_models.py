@@ -4,7 +4,6 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field
 
-from roboco.client.operator.bulk import MAX_CURSOR_CHARS
 from roboco.client.operator.bulk_control import BulkContent, ControlName
 from roboco.domain.schema import InputModel
 from roboco.gateway.bodies.mistakes import FewMistakes
@@ -49,8 +48,8 @@ class BulkRequest(FewMistakes, BulkContent, BulkTarget):
     """The message that each task gets, for `send`, or each new task, for `fork`."""
     bulk_id: ItemName | None = None
     """The id of the bulk control. The same id again controls no task twice. Leave it out with Idempotency-Key."""
-    cursor: Annotated[str, Field(max_length=MAX_CURSOR_CHARS)] = ""
-    """The cursor of the response before, for its next page. It holds the id, too."""
+    cursor: Annotated[str, Field(max_length=400)] = ""
+    """The cursor of the response before, for its next page, with its `bulk_id` and `until`."""
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 20
     """Tasks of a page."""
     dry_run: bool = False

@@ -1,16 +1,16 @@
 """The report of a drill: lines for a terminal or a log, and the same lines as one HTML file without scripts."""
 
-import base64
-import hashlib
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from html import escape
 from typing import Final
 
+from rich.console import Console
+from rich.text import Text
+
 from roboco.cli.terminal.format import age, counted
-from roboco.cli.terminal.sanitize import escape_invisible
-from roboco.cli.terminal.screen import Screen, TextSpan
+from roboco.cli.terminal.screen import Screen, TextSpan, escape_span
 from roboco.lab.drill.promises import PROMISES
 from roboco.lab.drill.result import DrillResult, FaultOutcome, FaultResult
 
@@ -29,15 +29,7 @@ _NOT_STRUCK: Final[dict[FaultOutcome, str]] = {
     "not run": "not run",
     "does not apply": "not applicable",
 }
-_STYLE: Final = """
-:root{color-scheme:light dark;--green:#177a3c;--red:#b3261e;--yellow:#8a6100}
-@media(prefers-color-scheme:dark){:root{--green:#6fd08c;--red:#ff8a80;--yellow:#f0c060}}
-body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
-p{margin:.2rem 0;white-space:pre-wrap}.blank{height:.6rem}
-.bold{font-weight:600}.green{color:var(--green)}.red{color:var(--red)}.yellow{color:var(--yellow)}.dim{opacity:.8}
-"""
-_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-_POLICY: Final = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'"
+HTML_COLUMNS: Final = 120
 
 
 class DrillReport:
@@ -82,9 +74,9 @@ class DrillReport:
 
 
 def render_html(result: DrillResult, strict: bool) -> str:
-    """Return the page. Every text is escaped."""
-    title = f"Drill of team {result.team}"
-    lines = [
+    """Return the report as one page without scripts. Every text is escaped."""
+    lines: list[ReportLine] = [
+        (0, [(f"Drill of team {result.team}", "bold")]),
         _verdict(result, strict),
         _dim(0, f"model: {result.model} · seed: {result.seed}"),
         *(_dim(0, note) for note in tool_notes(result)),
@@ -92,14 +84,11 @@ def render_html(result: DrillResult, strict: bool) -> str:
         *(line for fault in result.faults for line in _fault_lines(fault)),
         *_summary_lines(result),
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_text(title)}</title><style>{_STYLE}</style></head>\n<body><main>\n<h1>{_text(title)}</h1>\n"
-        + "\n".join(_paragraph(spans) for _, spans in lines)
-        + "\n</main></body></html>\n"
-    )
+    with open(os.devnull, "w") as nowhere:
+        console = Console(file=nowhere, record=True, width=HTML_COLUMNS, highlight=False, markup=False, emoji=False)
+        for _, spans in lines:
+            console.print(Text.assemble(*map(escape_span, spans)))
+        return console.export_html(inline_styles=True)
 
 
 def tool_notes(result: DrillResult) -> list[str]:
@@ -110,16 +99,6 @@ def tool_notes(result: DrillResult) -> list[str]:
     if result.real_tools:
         notes.append(f"these tools really run, perhaps again and again: {', '.join(result.real_tools)}")
     return notes
-
-
-def _paragraph(spans: list[TextSpan]) -> str:
-    pieces = [(span, "") if isinstance(span, str) else span for span in spans]
-    shown = "".join(f'<span class="{style}">{_text(text)}</span>' if style else _text(text) for text, style in pieces)
-    return f"<p>{shown}</p>" if shown else '<p class="blank"></p>'
-
-
-def _text(text: str) -> str:
-    return escape(escape_invisible(text), quote=True)
 
 
 def _dim(indent: int, text: str) -> ReportLine:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.client.operator.bulk_sender import bulk_item_id
+from roboco.client.operator.bulk import bulk_item_id
 from roboco.errors import ModelError
 from roboco.gateway.limits import CallerLimiter
 from roboco.gateway.principal import ALL_SCOPES, Principal, Scope

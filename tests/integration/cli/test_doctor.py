@@ -121,19 +121,14 @@ def test_a_broker_or_channels_of_another_deployment_fail(settings: Settings, adm
         other.delete(Keys(settings.prefix).workspace)
 
 
-def test_a_list_that_no_worker_reads_is_named_with_the_setting_of_its_producer(
-    settings: Settings, admin: redis.Redis
-) -> None:
+def test_a_list_that_no_worker_reads_is_named(settings: Settings, admin: redis.Redis) -> None:
     with Celery(broker=settings.broker) as shop:
         shop.conf.broker_transport_options = {"global_keyprefix": "shop:"}
         shop.send_task("roboco.submit", queue=COORDINATOR_QUEUE, declare=[])
     check = by_name(check_broker(settings))["unread messages"]
     assert check.state == "fail"
-    assert check.found == "1 messages wait in the list 'shop:roboco.coordinator' of the broker, which no worker reads"
-    assert check.todo == (
-        "remove global_keyprefix='shop:' from broker_transport_options of the producer; move them: repeat "
-        'LMOVE "shop:roboco.coordinator" roboco.coordinator RIGHT LEFT in redis-cli until it answers nil'
-    )
+    assert check.found == "no worker reads the lists 'shop:roboco.coordinator'"
+    assert check.todo.startswith("remove global_keyprefix, sep and priority_steps from ")
     admin.delete("shop:roboco.coordinator")
 
 
@@ -155,7 +150,7 @@ def test_a_bucket_must_keep_objects_and_accept_the_keys(settings: Settings, s3: 
     with s3_environment(s3):
         assert states(check_workspace(ours)) == dict.fromkeys(
             (
-                *("workspace", "s3 metadata", "s3 links", "s3 clock", "s3 lifecycle", "s3 versions"),
+                *("workspace", "s3 metadata", "s3 links", "s3 clock", "s3 lifecycle"),
                 "s3 misplaced records",
             ),
             "ok",
@@ -181,9 +176,7 @@ def test_a_bucket_must_keep_objects_and_accept_the_keys(settings: Settings, s3: 
     [
         ({}, "s3 links", "ok", "links work: ", ""),
         ({"metadata": False}, "s3 metadata", "warn", "user metadata is dropped: ", "nothing is lost"),
-        ({"links": "SignatureDoesNotMatch"}, "s3 links", "warn", "403 SignatureDoesNotMatch", "AWS_DEFAULT_REGION"),
-        ({"links": "AccessDenied"}, "s3 links", "warn", "403 AccessDenied", "s3:GetObject"),
-        ({"links": "RequestTimeTooSkewed"}, "s3 links", "warn", "403 RequestTimeTooSkewed", "NTP"),
+        ({"links": "SignatureDoesNotMatch"}, "s3 links", "warn", "a link is refused: 403", "AWS_DEFAULT_REGION"),
         ({"conditions": "ignored"}, "workspace", "fail", "does not honour If-None-Match", "use a store that honours"),
         ({"conditions": "501"}, "workspace", "fail", "refuses writes with If-None-Match (501", "use a store"),
         ({"unavailable": True}, "workspace", "fail", "the S3 store refuses", "see its log"),
@@ -201,7 +194,7 @@ def test_a_bucket_that_lacks_a_feature_is_reported_with_the_remedy(
     assert (checks[name].state, found_text in checks[name].found, todo in checks[name].todo) == (state, True, True)
     assert not any(secret in str(checks) for secret in ("roboco-key", "canary", "X-Amz"))
     if "unavailable" not in lacks:
-        assert {"s3 metadata", "s3 links", "s3 clock", "s3 lifecycle", "s3 versions"} <= set(checks)
+        assert {"s3 metadata", "s3 links", "s3 clock", "s3 lifecycle"} <= set(checks)
 
 
 def test_webhooks_need_a_known_certificate_and_a_valid_secret(tmp_path: Path, monkeypatch: Any) -> None:

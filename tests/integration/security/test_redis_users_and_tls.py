@@ -317,7 +317,7 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("FLUSHALL", set()),
     ("CONFIG GET *", set()),
     ("KEYS *", set()),
-    ("SCAN 0", {"coordinator"}),
+    ("SCAN 0", set()),
     ("GET roboco.owner", WORKERS | CLIENTS),
     ("SET roboco.owner x NX", {"coordinator"}),
     ("DEL roboco.owner", {"coordinator"}),

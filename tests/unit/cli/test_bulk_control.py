@@ -73,7 +73,6 @@ def sent(rest: RestWorld) -> int:
         (["fork", "--tenant", "acme", "--seq", "1", "--yes"], "--seq: name one task"),
         (["fork", "--team", "lab", "--yes"], "name one task, or conditions"),
         (["stop", "acme:a", "--no-what-if"], "name one task, or conditions"),
-        (["stop", "--tenant", "acme", "--yes", "--cursor", "x"], "is not one of a bulk control"),
     ],
 )
 def test_a_command_line_that_is_incomplete_or_wrong_sends_nothing(
@@ -109,10 +108,10 @@ def test_an_aborted_run_says_how_it_is_resumed(
         patched.setattr(bulk_module.Bulk, "pages", abort)
         result = call("stop", "--tenant", "acme", "--yes")
     assert result.exception is not None
-    assert "aborted after 2 tasks; resume with the same options and --cursor " in result.stderr
-    cursor = result.stderr.rpartition("--cursor ")[2].strip()
+    assert "aborted after 2 tasks; resume with the same options, --bulk-id " in result.stderr
+    bulk_id, until = result.stderr.rpartition("--bulk-id ")[2].split(" and --until ")
     assert sent(rest) == 2
-    resumed = call("stop", "--tenant", "acme", "--yes", "--cursor", cursor)
+    resumed = call("stop", "--tenant", "acme", "--yes", "--bulk-id", bulk_id, "--until", until.strip())
     assert resumed.stdout == "stop: 1 accepted, 2 repeated, 0 ended, 0 failed\n"
     assert sent(rest) == 3
 

@@ -13,7 +13,7 @@ from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import check_limits, check_meaning, check_sandbox
 from roboco.cli.doctor.models import check_models
 from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
-from roboco.cli.doctor.workspace import deletes_old_objects, version_expiry_days
+from roboco.cli.doctor.workspace import deletes_old_objects
 from roboco.domain.builtin_tools import PYTHON
 from roboco.domain.team.team import Team
 from roboco.tools.sandbox.budget import read_budget
@@ -135,22 +135,3 @@ def test_check_sandbox_with_too_little_memory_names_the_setting() -> None:
 )
 def test_bucket_rules_that_delete_the_workspace_are_found(rule: dict[str, Any], expected: bool) -> None:
     assert deletes_old_objects(rule, "work/space") is expected
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"Filter": {"Prefix": ""}}, 30),
-        ({}, 30),
-        ({"Prefix": "work/"}, 30),
-        ({"Prefix": "work/space/_open"}, None),
-        ({"Prefix": "logs/"}, None),
-        ({"Filter": {"Tag": {"Key": "a", "Value": "b"}}}, None),
-        ({"Filter": {"And": {"Prefix": "work/", "ObjectSizeGreaterThan": 5}}}, None),
-        ({"Status": "Disabled"}, None),
-        ({"NoncurrentVersionExpiration": {}}, None),
-    ],
-)
-def test_bucket_rules_that_expire_old_versions_are_found(changes: dict[str, Any], expected: int | None) -> None:
-    rule = {"Status": "Enabled", "NoncurrentVersionExpiration": {"NoncurrentDays": 30}} | changes
-    assert version_expiry_days(rule, "work/space") == expected

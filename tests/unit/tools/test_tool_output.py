@@ -31,27 +31,27 @@ def run_logged(tool: str, work: Callable[[], object]) -> None:
 
 
 def test_lines_of_both_streams_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    before = sys.stdout, sys.stderr
     with log_output("refund", "t", SECRET_MASK):
         print("one", end=" ")
         print("line\n\nand another")
         print("a mistake", file=sys.stderr)
         sys.stdout.writelines(["not ", "ended"])
     assert logged_lines(caplog) == ["stdout: one line", "stdout: and another", "stderr: a mistake", "stdout: not ended"]
-    assert (sys.stdout, sys.stderr) == before
 
 
-def test_streams_are_restored_if_the_time_limit_interrupts_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, uninstall = (sys.stdout, sys.stderr), tool_output._uninstall
+def fail() -> None:
+    """Print a line, and run into a time limit."""
+    print("of the call")
+    raise TimeoutError
 
-    def interrupted() -> None:
-        monkeypatch.setattr(tool_output, "_uninstall", uninstall)
-        raise TimeoutError
 
-    monkeypatch.setattr(tool_output, "_uninstall", interrupted)
-    with pytest.raises(TimeoutError), log_output("refund", "t", SECRET_MASK):
-        pass
-    assert (sys.stdout, sys.stderr) == before
+def test_what_is_printed_beside_calls_is_the_workers(caplog: pytest.LogCaptureFixture) -> None:
+    below = io.StringIO()
+    with contextlib.redirect_stdout(below):
+        with pytest.raises(TimeoutError):
+            run_logged("refund", fail)
+        print("of the worker")
+    assert (logged_lines(caplog), below.getvalue()) == (["stdout: of the call"], "of the worker\n")
     assert tool_output._running_calls == []
 
 
@@ -91,7 +91,7 @@ def test_line_cannot_forge_another(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_calls_in_several_threads_are_kept_apart(caplog: pytest.LogCaptureFixture) -> None:
-    both, before = threading.Barrier(2, timeout=10), sys.stdout
+    both = threading.Barrier(2, timeout=10)
 
     def print_lines(tool: str) -> None:
         both.wait()
@@ -108,7 +108,6 @@ def test_calls_in_several_threads_are_kept_apart(caplog: pytest.LogCaptureFixtur
         thread.join()
     for tool in ("a", "b"):
         assert logged_lines(caplog, tool) == [f"stdout: {tool} {number}" for number in range(20)]
-    assert sys.stdout is before
 
 
 def test_threads_and_coroutines_of_a_tool_are_logged_as_the_tool(caplog: pytest.LogCaptureFixture) -> None:
@@ -124,5 +123,5 @@ def test_threads_and_coroutines_of_a_tool_are_logged_as_the_tool(caplog: pytest.
         print_in(lambda: print("in a thread"))
         asyncio.run(print_lines())
         context = copy_context()
-    print_in(lambda: context.run(print, "too late"))
-    assert logged_lines(caplog) == ["stdout: in a thread", "stdout: in a coroutine's thread"]
+    print_in(lambda: context.run(print, "later"))
+    assert logged_lines(caplog) == ["stdout: in a thread", "stdout: in a coroutine's thread", "stdout: later"]

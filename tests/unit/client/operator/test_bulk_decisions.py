@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.client.operator.bulk import Bulk
-from roboco.client.operator.bulk_report import BulkOutcome, CountedCalls
+from roboco.client.operator.bulk_control import BulkOutcome, CountedCalls
 from roboco.domain.paths import summary_path
 from roboco.errors import UsageError
 from roboco.ports.scans import Rebuild
@@ -77,7 +77,7 @@ def test_a_call_that_is_made_after_the_count_is_left(rest: RestWorld) -> None:
     assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
 
 
-def test_a_run_that_begins_with_the_start_of_its_count_leaves_later_calls_however_often_it_is_repeated(
+def test_a_run_until_the_time_of_its_count_leaves_later_calls_however_often_it_is_repeated(
     rest: RestWorld,
 ) -> None:
     task_id = run(rest, "a", ("ship", {"n": 1}))
@@ -85,10 +85,10 @@ def test_a_run_that_begins_with_the_start_of_its_count_leaves_later_calls_howeve
     rest.replies = [says("", ("ship", {"n": 2})), says("done")]
     rest.world.clock.move(1)
     for decided in ([task_id], []):
-        page = bulk(rest, "approve").page(count.start)
+        page = bulk(rest, "approve", bulk_id="night", until=count.until).page()
         assert [one.task_id for one in page.outcomes if one.outcome == "accepted"] == decided
     rest.world.settle(task_id)
-    assert bulk(rest, "approve").page(count.start).outcomes == []
+    assert bulk(rest, "approve", bulk_id="night", until=count.until).page().outcomes == []
     assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
 
 

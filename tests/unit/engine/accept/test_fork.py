@@ -10,7 +10,7 @@ from roboco.domain.history.step import verify_chain
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import fork_item_id, sub_task_id
 from roboco.domain.inbox.item import UserMessage
-from roboco.domain.paths import artifact_path, lineage_path, team_path
+from roboco.domain.paths import artifact_path, forks_path, lineage_path, team_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import StateConflict, TransientError, UsageError
@@ -118,6 +118,9 @@ def test_a_repeated_fork_is_the_same_task() -> None:
             fork_task(world, **options)
     with pytest.raises(UsageError, match="other content already"):
         fork(world.engine, ForkRequest(TASK, TASK, 1))
+    with pytest.raises(StateConflict, match="other content already"):
+        fork(world.engine, ForkRequest(FORK, TASK, 1))
+    assert not [path for path in world.files.held if path.startswith(forks_path(FORK))]
 
 
 def test_the_same_fork_of_a_release_with_fewer_fields_is_the_same_task() -> None:

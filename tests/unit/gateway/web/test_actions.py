@@ -85,10 +85,10 @@ def test_pages_are_joined_and_the_last_outcome_of_a_task_counts() -> None:
     assert ask(("joined", pages[:2]))[0]["cursor"] == "2"
 
 
-def test_a_confirmed_request_begins_where_its_count_began() -> None:
+def test_a_confirmed_request_leaves_what_has_changed_since_its_count() -> None:
     """A decision would else include calls that were made while the user read the count."""
-    count = {"matching": 2, "start": "bulk_1.at", "cursor": ""}
+    count = {"matching": 2, "until": "2026-01-31T09:30:00Z", "cursor": ""}
     decision, erasure, parts = ask(("confirmed", count), ("confirmed", {"cursor": ""}), ("parts", count))
-    assert decision == {"dry_run": False, "cursor": "bulk_1.at"}
+    assert decision == {"dry_run": False, "until": "2026-01-31T09:30:00Z"}
     assert erasure == {"dry_run": False}
     assert parts == [{"matching": 2}, []]

@@ -60,8 +60,8 @@ export const joined = (before, answer) => !before ? answer : Object.fromEntries(
   name, /^(matching|unreadable)$/.test(name) ? value + before[name] : !Array.isArray(value) ? value : [...new Map([...before[name], ...value].map(one => [one.task_id ?? one, one])).values()],
 ]));
 
-/** Return the fields of the request that follows a count. Decisions begin at its `start`: later calls were not counted. */
-export const confirmed = ({ start }) => ({ dry_run: false, ...(start && { cursor: start }) });
+/** Return the fields of the request that follows a count. Tasks and calls that have changed since `until` were not counted. */
+export const confirmed = ({ until }) => ({ dry_run: false, ...(until && { until }) });
 
 /** An operation in a dialog. `query` are values of its fields. */
 export function Action({ name, actions, query, onClose }) {
@@ -91,7 +91,7 @@ export function Action({ name, actions, query, onClose }) {
       if ("reason" in schema.properties && !reason && /stop|retry|deny/.test(control)) throw new Error("The reason is missing: it is recorded.");
     }
     do {
-      all = joined(all, await call({ ...more, ...(all && { cursor: all.cursor }) }));
+      all = joined(all, await call({ ...more, ...(all && { cursor: all.cursor, ...(all.until && { until: all.until }) }) }));
       show({ answer: all, sent: more });
     } while (isPaged && all.cursor && !held.ended);
     const known = { ...all, ...held.values };
@@ -137,7 +137,7 @@ const valueIn = (name, value, row) => isEmpty(value) || isMarkup(value) || isMar
   : /(_for|_age|_left|seconds)$/.test(name) ? duration(value * 1000) : typeof inWords(value) === "string" ? inWords(value) : facts(value, name);
 
 /** Return [facts, tables] of an answer. A list of objects is a table, and an object that is like them is its first row. */
-export function partsOf({ cursor, start, counts, ...answer }) {
+export function partsOf({ cursor, until, counts, ...answer }) {
   const [rest, tables] = [{}, Object.entries(answer).filter(([, value]) => isObject(value?.[0]))];
   for (const [name, value] of Object.entries(answer)) {
     const like = tables.find(one => one[0] === name || (isObject(value) && Object.keys(one[1][0]).join() === Object.keys(value).join()));
