@@ -29,7 +29,7 @@ from roboco.client.wiring import (
     producer_app,
     workspace_address,
 )
-from roboco.domain.conversation import Change, Conversation
+from roboco.domain.conversation import Change, StoredConversation
 from roboco.domain.decision.router import Router, route
 from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_tenant, is_task_id, qualified_id, tenant_of
@@ -300,17 +300,17 @@ class Orchestrator:
         """The counts of callers of the HTTP gateway."""
         return CallerAccounts(self._engine, Scripts(self._client), Keys(self.settings.prefix))
 
-    def conversation(self, task_id: str) -> Conversation | None:
+    def conversation(self, task_id: str) -> StoredConversation | None:
         """Return the record of a conversation of OpenAI's API by the whole id of its task, or None."""
         return conversations.find(self._engine.workspace, task_id)
 
-    def create_conversation(self, task_id: str, new: Conversation) -> Conversation:
+    def create_conversation(self, task_id: str, new: StoredConversation) -> StoredConversation:
         """Store a new record. Return it, or that of the same request. Raises StateConflict if there is another one."""
         return conversations.create(self._engine, task_id, new)
 
     def change_conversation(
-        self, task_id: str, by: str, change: Change, new: Conversation, of_items: bool = False
-    ) -> Conversation:
+        self, task_id: str, by: str, change: Change, new: StoredConversation, of_items: bool = False
+    ) -> StoredConversation:
         """Change the record, or the `new` one if there is none, and return it. Raises NotFound if it was deleted.
 
         Raises StateConflict for a change of items that a first message has, or may have.

@@ -1,4 +1,4 @@
-"""Conversation: what a client of OpenAI's API has stored of a conversation beside the history of its task."""
+"""StoredConversation: what a client of OpenAI's API has stored of a conversation beside the history of its task."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ class StoredItem(RecordModel):
     added_at: datetime
 
 
-class Conversation(RecordModel):
+class StoredConversation(RecordModel):
     """The record of a conversation, a file of its task. The task begins with the first message."""
 
     by: RecordedCaller = None
@@ -44,30 +44,30 @@ class Conversation(RecordModel):
     """The id and the digest of that message."""
     deleted: bool = False
 
-    def with_items(self, added: Sequence[StoredItem]) -> "Conversation":
+    def with_items(self, added: Sequence[StoredItem]) -> "StoredConversation":
         """Return the conversation with these items. Raise UsageError if it is full."""
         items = (*self.items, *added)
         if len(items) > MAX_ITEMS or json_bytes([one.item for one in items]) > MAX_ITEM_BYTES:
             raise UsageError(f"the conversation is full: at most {MAX_ITEMS} items and {MAX_ITEM_BYTES // 1024} KiB")
         return self.model_copy(update={"items": items})
 
-    def without_item(self, item_id: str, again: bool) -> "Conversation":
+    def without_item(self, item_id: str, again: bool) -> "StoredConversation":
         """Return the conversation without this item. Raise NotFound if it has none, unless it is deleted again."""
         items = tuple(one for one in self.items if one.item["id"] != item_id)
         if len(items) == len(self.items) and not again:
             raise NotFound(f"the conversation has no item {item_id[:200]!r}")
         return self.model_copy(update={"items": items})
 
-    def begun(self, items: Sequence[StoredItem], first: str, now: datetime) -> "Conversation":
+    def begun(self, items: Sequence[StoredItem], first: str, now: datetime) -> "StoredConversation":
         """Return the conversation whose items a first message takes. Raise StateConflict if it has others by now."""
         if tuple(items) != self.items:
             raise StateConflict("the items of the conversation have changed at this moment; send the message again")
         return self.model_copy(update={"begun_at": now, "first": first})
 
-    def emptied(self) -> "Conversation":
+    def emptied(self) -> "StoredConversation":
         """Return the conversation without its content. Nothing changes it any more."""
         return self.model_copy(update={"items": (), "metadata": {}, "deleted": True})
 
 
-Change = Callable[[Conversation, datetime], Conversation]
+Change = Callable[[StoredConversation, datetime], StoredConversation]
 """A change of a record, at this time. It may run several times."""

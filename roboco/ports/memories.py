@@ -13,7 +13,7 @@ from roboco.domain.schema import RecordModel
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.workspace import Files
 
-Found = TypeVar("Found", bound=RecordModel | None)
+Kept = TypeVar("Kept", bound=RecordModel | None)
 _TRIES: Final = 30
 _MAX_PAUSE: Final = 0.05
 """Seconds between two tries."""
@@ -30,8 +30,8 @@ def change_memory(files: Files, path: str, change: Callable[[Memory], Memory]) -
 
 
 def change_record(
-    files: Files, path: str, parsed: Callable[[bytes | None], Found], change: Callable[[Found], RecordModel]
-) -> Found:
+    files: Files, path: str, parsed: Callable[[bytes | None], Kept], change: Callable[[Kept], RecordModel]
+) -> Kept:
     """Replace the record by the changed one, and return the one before. An unchanged record is not written.
 
     `change` may run several times. Raise TransientError if other writers are always faster: repeat it then.

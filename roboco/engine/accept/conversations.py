@@ -11,7 +11,7 @@ loss of Redis, a record that never changes again stays until it is erased.
 from datetime import timedelta
 from typing import Final
 
-from roboco.domain.conversation import BEGIN_TIME, Change, Conversation
+from roboco.domain.conversation import BEGIN_TIME, Change, StoredConversation
 from roboco.domain.paths import EARLY_FILES_PREFIX, conversation_path, summary_path
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.tombstones import check_not_erasing
@@ -22,12 +22,12 @@ LIFETIME: Final = timedelta(days=30)
 """The time after its last change at which a conversation without a task is removed."""
 
 
-def find(workspace: WorkspaceRecords, task_id: str) -> Conversation | None:
+def find(workspace: WorkspaceRecords, task_id: str) -> StoredConversation | None:
     """Return the record, or None if there is none. Cost: one request."""
     return _parsed(workspace.files.get(conversation_path(task_id)))
 
 
-def create(engine: Engine, task_id: str, new: Conversation) -> Conversation:
+def create(engine: Engine, task_id: str, new: StoredConversation) -> StoredConversation:
     """Store a new record. Return it, or that of the same request. Raise StateConflict if there is another one."""
     check_not_erasing(engine.workspace.files, task_id)
     _expect_change(engine, task_id)
@@ -41,15 +41,15 @@ def create(engine: Engine, task_id: str, new: Conversation) -> Conversation:
 
 
 def change(
-    engine: Engine, task_id: str, changed: Change, new: Conversation | None = None, of_items: bool = False
-) -> Conversation:
+    engine: Engine, task_id: str, changed: Change, new: StoredConversation | None = None, of_items: bool = False
+) -> StoredConversation:
     """Replace the record, or the `new` one if there is none, by the changed one, and return that.
 
     Raise NotFound if there is none, and StateConflict for a change of items that a first message has, or may have.
     """
-    after = list[Conversation]()
+    after = list[StoredConversation]()
 
-    def replaced(record: Conversation | None) -> Conversation:
+    def replaced(record: StoredConversation | None) -> StoredConversation:
         now = engine.now()
         if (found := record or new) is None or found.deleted:
             raise NotFound(f"no conversation {task_id!r}")
@@ -91,5 +91,5 @@ def _has_task(workspace: WorkspaceRecords, task_id: str) -> bool:
     return workspace.files.size(summary_path(task_id)) is not None
 
 
-def _parsed(data: bytes | None) -> Conversation | None:
-    return None if data is None else Conversation.model_validate_json(data)
+def _parsed(data: bytes | None) -> StoredConversation | None:
+    return None if data is None else StoredConversation.model_validate_json(data)

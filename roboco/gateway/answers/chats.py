@@ -73,12 +73,7 @@ async def chat_of(gateway: Gateway, caller: Principal, team: str, chat: str) -> 
 
 async def chat_of_task(gateway: Gateway, caller: Principal, first: str) -> Chat:
     """Return the chat that begins with this task."""
-    return await _counted(Chat(gateway, caller, first, 0))
-
-
-async def _counted(chat: Chat) -> Chat:
-    """Return the chat with the number of its tasks."""
-    return replace(chat, tasks=await chat.gateway.calls.reads.run(_count, chat.gateway, chat.caller, chat.first))
+    return Chat(gateway, caller, first, await gateway.calls.reads.run(_count, gateway, caller, first))
 
 
 def _count(gateway: Gateway, caller: Principal, first: str) -> int:
@@ -129,24 +124,30 @@ async def accept(
     found = (response_of(str(one.get("id"))) for one in reversed(messages) if one.get("role") == "assistant")
     previous = next((one for one in found if one is not None and chat.has(one.task_id)), None)
     identity = canonical_json([chat.first, last.get("id"), turn.prompt, again, len(messages) if again else 0])
-    repetition = _ChatRepetition(chat.caller, sha256(identity), identity, 0, 0.0, next_task=chat.next)
+    repetition = _ChatRepetition(chat.caller, sha256(identity), identity, 0, 0.0)
     request = replace(request, turn=turn, repetition=repetition)
     if previous is None and chat.tasks and not again and len(messages) > 1:
         return await _send_to_newest(request, chat), ""
-    if chat.tasks > 1 and not again:  # the message of the newest branch, which may be sent again
+    return await _accept_in_branch(request, repetition, chat, previous, again), ""
+
+
+async def _accept_in_branch(
+    request: TurnRequest, repetition: _ChatRepetition, chat: Chat, previous: ResponseId | None, again: bool
+) -> AcceptedTurn:
+    """Bring the message to its task: it may have begun the newest branch. If its next one is taken, try that after."""
+    branches = [chat.newest] if chat.tasks > 1 and not again else []
+    for branch in (*branches, chat.next):
+        request = replace(request, repetition=replace(repetition, next_task=branch))
         try:
-            repeated = replace(repetition, next_task=chat.newest)
-            return await _accept_message(replace(request, repetition=repeated), chat, previous, again), ""
-        except Problem as problem:
-            if problem.code != accepting.KEY_REUSED:
+            return await _accept_message(request, chat, previous, again)
+        except (Problem, Erased) as error:  # the newest branch may be erased
+            if isinstance(error, Problem) and error.code != accepting.KEY_REUSED:
                 raise
-    try:
-        return await _accept_message(request, chat, previous, again), ""
-    except Problem as problem:
-        now = await _counted(chat)
-        if problem.code != accepting.KEY_REUSED or now.tasks <= chat.tasks:
-            raise
-    return await accept(request, now, messages, again)  # another branch has begun at the same moment
+            refused = error
+    now = await chat_of_task(chat.gateway, chat.caller, chat.first)
+    if now.tasks <= chat.tasks:
+        raise refused
+    return await _accept_in_branch(request, repetition, now, previous, again)
 
 
 async def _accept_message(request: TurnRequest, chat: Chat, previous: ResponseId | None, again: bool) -> AcceptedTurn:

@@ -24,7 +24,7 @@ from roboco.domain.team.team import Team
 from roboco.errors import StateConflict, UsageError
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId, is_stored
-from roboco.gateway.openai.conversations import Found, begin_conversation
+from roboco.gateway.openai.conversations import FoundConversation, begin_conversation
 from roboco.gateway.openai.files import check_accepted, store_files
 from roboco.gateway.openai.ids import ResponseId, conversation_id, is_item_of, split_call_id, unknown_response
 from roboco.gateway.openai.problems import unknown_model, wrong_parameter
@@ -158,7 +158,7 @@ def response_of_item(gateway: Gateway, caller: Principal, item_id: str) -> Respo
     raise unknown
 
 
-async def accept_in_conversation(request: TurnRequest, found: Found, earlier: Turn) -> AcceptedTurn:
+async def accept_in_conversation(request: TurnRequest, found: FoundConversation, earlier: Turn) -> AcceptedTurn:
     """Send the message to the task of a conversation, or submit its first one after what is `earlier` in it."""
     gateway, caller, task, repetition = request.gateway, request.caller, found.task, request.repetition
     item_id = repetition.item_id(found.whole_id, 0)

@@ -20,7 +20,7 @@ from fastapi import APIRouter, Query, Request
 
 from roboco.client.task import Task
 from roboco.domain.canonical_json import sha256
-from roboco.domain.conversation import Change, Conversation, StoredItem
+from roboco.domain.conversation import Change, StoredConversation, StoredItem
 from roboco.errors import UsageError
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
@@ -41,14 +41,14 @@ _PREFIXES: Final = {"message": "msg", "function_call": "fc", "function_call_outp
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundConversation:
     """A conversation that the caller reaches. A task that has begun without a record has an empty one."""
 
     task_id: str
     """The id of its task, as the caller names it."""
     whole_id: str
     task: Task | None
-    record: Conversation
+    record: StoredConversation
 
     @property
     def items(self) -> list[OutputItem]:
@@ -60,7 +60,7 @@ class Found:
         said = () if self.task is None else conversation_items(self.task, self.task_id, not self.items)
         return [*self.items, *said]
 
-    def shown(self, record: Conversation | None = None) -> dict[str, Any]:
+    def shown(self, record: StoredConversation | None = None) -> dict[str, Any]:
         """Return the conversation as a JSON object, with this record or its own."""
         record = record or self.record
         created = int(record.created_at.timestamp())
@@ -68,7 +68,7 @@ class Found:
         return {**shown, "metadata": record.metadata}
 
 
-def find_conversation(gateway: Gateway, caller: Principal, name: str) -> Found:
+def find_conversation(gateway: Gateway, caller: Principal, name: str) -> FoundConversation:
     """Return the conversation of an id. Raise Problem `not_found` if the caller has none. It blocks.
 
     One without a task belongs to its caller alone if that is limited to some teams.
@@ -82,13 +82,13 @@ def find_conversation(gateway: Gateway, caller: Principal, name: str) -> Found:
         raise (unknown_conversation(name) if problem.status == 404 else problem) from None
     if record is None and task is not None:
         began = task.stored_summary().created_at
-        record = Conversation(by=caller.by, created_at=began, changed_at=began)
+        record = StoredConversation(by=caller.by, created_at=began, changed_at=began)
     if record is None or record.deleted or (task is None and caller.teams is not None and record.by != caller.by):
         raise unknown_conversation(name)
-    return Found(task_id, whole_id, task, record)
+    return FoundConversation(task_id, whole_id, task, record)
 
 
-def begin_conversation(gateway: Gateway, caller: Principal, found: Found, first: str) -> None:
+def begin_conversation(gateway: Gateway, caller: Principal, found: FoundConversation, first: str) -> None:
     """Let a first message take the items as they were found. Raise StateConflict if they have changed."""
     items, change_record = found.record.items, gateway.orchestrator.change_conversation
     change_record(found.whole_id, caller.by, lambda record, now: record.begun(items, first, now), found.record)
@@ -106,13 +106,13 @@ async def create_conversation(
     identity, whole_id = repetition.digest if keyed else uuid.uuid4().hex, caller.task_id(task_id)
     fields = {"by": caller.by, "created_at": now, "changed_at": now, "metadata": body.metadata or {}}
 
-    def create() -> Conversation:
+    def create() -> StoredConversation:
         items = list(_stored(body.items or (), repetition.item_id(whole_id, 0), now))
-        new = Conversation(request=identity, **fields).with_items(items)
+        new = StoredConversation(request=identity, **fields).with_items(items)
         return gateway.orchestrator.create_conversation(whole_id, new)
 
     stored = await gateway.create_task(caller, NewTaskId(whole_id, keyed), create)
-    return Found(task_id, whole_id, None, stored).shown()
+    return FoundConversation(task_id, whole_id, None, stored).shown()
 
 
 @router.get("/conversations/{name}", summary="Get a conversation")
@@ -219,7 +219,7 @@ def _add(gateway: Gateway, caller: Principal, name: str, body: ItemsBody, repeti
     since = repetition.since(immediate=True) if repetition.key is None else datetime.min.replace(tzinfo=UTC)
     new, added = list(_stored(body.items, identity, datetime.now(UTC))), list[StoredItem]()
 
-    def change(record: Conversation, _: datetime) -> Conversation:
+    def change(record: StoredConversation, _: datetime) -> StoredConversation:
         again = repetition.may_repeat
         known = [one for one in record.items if again and one.request == identity and one.added_at >= since]
         if known and [_content(one) for one in known] != [_content(one) for one in new]:

@@ -72,7 +72,9 @@ def test_branches_that_begin_at_the_same_moment_are_two_tasks_and_an_erased_one_
 
     both = Chat(gateway, caller, first, 1)  # as both requests have counted
     assert [begin(text, both) for text in ("one", "two", "one")] == [f"acme:{first}_{number}" for number in (2, 3, 2)]
-    rest.client.post(f"/v1/operations/erasures/acme:{first}_2", json={"stop": True}, headers={KEY: "local"})
+    for number in (2, 3):
+        path = f"/v1/operations/erasures/acme:{first}_{number}"
+        rest.client.post(path, json={"stop": True}, headers={KEY: "local"})
     for _ in range(3):
         rest.world.sweep()
         rest.world.clock.move(400)
