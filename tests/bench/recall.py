@@ -1,8 +1,8 @@
 """recall: how many facts of a history `memory_search` finds among its first hits, by words alone and by meaning.
 
 `python -m tests.bench.recall` prints a line for each set of questions of `recall_facts.yaml`, and the time of a search.
-The search was developed with `seen` and `more`; `unseen` and `fresh` were only measured. `MODEL@http://HOST/v1` beside it
-measures a server with OpenAI's embeddings protocol instead.
+The search was developed with `seen` and `more`; `unseen` and `fresh` were only measured. With `MODEL@http://HOST/v1` it
+measures the model of a server with OpenAI's embeddings protocol.
 """
 
 import importlib
@@ -91,7 +91,7 @@ def _times(facts: Any, embedder: Embedder | None) -> str:
     query = _median([_milliseconds(partial(embedder.query, ask)) for ask in asked]) if embedder else (0, 0)
     return (
         f"{LONG_STEPS:,} steps, first search {first[0] / 1000:.1f} s ({first[1] / 1000:.1f} s CPU), later ones "
-        f"{later[0]:.1f} ms ({later[1]:.1f} ms CPU), of which the query's vector {query[0]:.1f} ms ({query[1]:.1f} ms CPU)"
+        f"{later[0]:.1f} ms ({later[1]:.1f} ms CPU), of which the query's vector {query[0]:.1f} ms ({query[1]:.1f} ms)"
     )
 
 

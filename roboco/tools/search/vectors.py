@@ -12,7 +12,7 @@ from roboco.tools.search.vector import Vector
 WORD_WEIGHT = 0.6
 """The weight of a passage that has all words of the query, relative to one with the direction of its vector."""
 WORD_POWER = 3
-"""The power of the share of the query's words: a passage with a few of them, as in "where is the", gets nearly nothing."""
+"""The power of the share of the query's words: a passage with a few of them gets nearly nothing."""
 REPETITION_WEIGHT = 0.2
 """The weight of the similarity with a better passage, which is subtracted."""
 _SPREAD = 40
@@ -22,7 +22,7 @@ _processors: Any = importlib.import_module("threadpoolctl").ThreadpoolController
 _SHRINKAGE = 20
 """Passages that count as having no common direction, so that those of a few passages remove little of them."""
 _SAMPLE = 512
-"""Passages, evenly spaced, from which the common directions are computed: 20 ms, once for each change of the vectors."""
+"""Passages, evenly spaced, whose common directions are computed, in 20 ms once for each change of the vectors."""
 
 
 def pack(vectors: Sequence[tuple[int, Vector]]) -> bytes:
@@ -48,7 +48,7 @@ class PackedVectors:
         values -= self._mean
         with _processors.limit(limits=1, user_api="blas"):
             main = np.linalg.eigh(values @ values.T)[1][:, -1:].T @ values
-        self._main = main.sum(axis=0) / np.float32(max(np.linalg.norm(main), 1e-6))
+        self._main = main.sum(axis=0) / np.float32(max(float(np.linalg.norm(main)), 1e-6))
         self._removed = np.float32(len(values) / (len(values) + _SHRINKAGE))
 
     def best_scores(
