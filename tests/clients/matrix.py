@@ -64,14 +64,14 @@ class Driven:
 
 
 def drive(environments: Environments, clients: Sequence[Client], rows: Sequence[str]) -> list[Driven]:
-    """Run the clients, two at a time, before one stack."""
+    """Run the clients, four at a time, before one stack. Then kill the worker of another one under all of them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         teams = write_teams(folder / "teams")
         (teams / "typed.json").write_text(json.dumps({"name": "typed", **TYPED}))
         write_conformance_teams(teams)
         others = [row for row in rows if row != KILL]
-        with _gateway(folder / "long", teams, LONG_LEASE) as gateway, ThreadPoolExecutor(2) as pool:
+        with _gateway(folder / "long", teams, LONG_LEASE) as gateway, ThreadPoolExecutor(4) as pool:
             driven = list(pool.map(lambda client: _drive(environments, gateway, client, others), clients))
         killed = [client for client in clients if KILL in rows and client.script in KILL_SCRIPTS]
         if not killed:
