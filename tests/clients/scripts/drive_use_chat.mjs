@@ -1,16 +1,17 @@
 // The page of `roboco init --web` in Chromium: useChat of @ai-sdk/react. Vite serves it, as `npm run dev` does.
 
-import { cpSync, mkdtempSync } from "node:fs"
+import { cpSync, mkdtempSync, rmSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 
 import { chromium } from "playwright-core"
 import { createServer } from "vite"
 
-import { HELLO, LONG_TEXT, TWO, drive, endless, expect } from "./rows.mjs"
+import { HELLO, LONG_TEXT, TWO, drive, endless, expect, killWorker } from "./rows.mjs"
 
 const gateway = process.env.OPENAI_BASE_URL.replace("/openai/v1", "")
 let team = "desk"
 const root = mkdtempSync(fileURLToPath(new URL("page-", import.meta.url)))
+process.on("exit", () => rmSync(root, { recursive: true }))
 cpSync(process.env.PAGE, root, { recursive: true })
 const proxy = { "/ai": { target: gateway, rewrite: path => path.replace("/ai/team", `/ai/${team}`) } }
 const server = await createServer({ root, configFile: false, logLevel: "error", server: { proxy, hmr: false, port: 0 } })
@@ -62,6 +63,15 @@ await drive({
     await settled()
     await say("two")
     await shows(TWO)
+    await settled()
+    await say("a long slow one")
+    await shows("word 3,")
+    await page.goto("about:blank")
+    await page.waitForTimeout(15_000) // the answer is complete before the page is there again
+    await page.goBack()
+    await shows("word 59,")
+    await settled()
+    expect([await texts(), await page.locator("article").count()], [[LONG_TEXT.trim()], 6])
   },
   async approval() {
     for (const [button, text] of [["Approve", "The result is 3."], ["Deny", "did not approve"]]) {
@@ -73,16 +83,27 @@ await drive({
     }
   },
   async resume() {
-    for (const pause of [0, 15_000]) {
-      await open("desk")
-      await say("a long slow one")
-      await shows("word 3,")
-      if (pause) await page.goto("about:blank").then(() => page.waitForTimeout(pause))
-      await (pause ? page.goBack() : page.reload())
-      await shows("word 59,")
-      await settled()
-      expect([await texts(), await page.locator("article").count()], [[LONG_TEXT.trim()], 2])
-    }
+    await open("desk")
+    await say("a long slow one")
+    await shows("word 3,")
+    await page.reload()
+    await shows("word 59,")
+    await settled()
+    expect([await texts(), await page.locator("article").count()], [[LONG_TEXT.trim()], 2])
+  },
+  async failure() {
+    await open("desk")
+    await say("fail")
+    await page.getByRole("alert").getByText("the model refuses").waitFor()
+  },
+  async "killed worker"() {
+    await open("desk")
+    await say("a long one")
+    await shows("word 3,")
+    await killWorker()
+    await shows("word 59,")
+    await settled()
+    expect(await texts(), [LONG_TEXT.trim()])
   },
   async cancel() {
     await open("desk")

@@ -151,3 +151,50 @@ def test_the_state_of_an_mcp_call_reaches_no_other_tenants_task(rest: RestWorld)
         answer = call_mcp(rest, "tools/call", caller, **given)
         assert "no task" in answer.text or "lacks the scope" in answer.text
     assert rest.orchestrator.task(task_id).pending_actions().unapproved() == [call]
+
+
+def call_task(
+    rest: RestWorld, method: str, caller: str = "acme", forms: bool = True, more_meta: Any = None, **params: Any
+) -> Any:
+    """Return the response to a request about a task of MCP, by a client that names the extension for tasks."""
+    prefix, version = "io.modelcontextprotocol", "2026-07-28"
+    named: dict[str, Any] = {"extensions": {f"{prefix}/tasks": {}}, **({"elicitation": {"form": {}}} if forms else {})}
+    meta = {f"{prefix}/protocolVersion": version, f"{prefix}/clientCapabilities": named}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta | (more_meta or {}), **params}}
+    name = params.get("name") or params["taskId"]
+    headers = {"mcp-protocol-version": version, "mcp-method": method, "mcp-name": name}
+    return rest.post("/mcp", body, caller, accept="application/json, text/event-stream", **headers).json()
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+@pytest.mark.parametrize(("caller", "detail"), [("other", "no task"), ("none", "lacks the scope")])
+def test_a_task_of_mcp_is_one_of_its_callers(rest: RestWorld, method: str, caller: str, detail: str) -> None:
+    task_id = rest.run("acme:t", says("", ("ship", {})))
+    more = {"inputResponses": {}} if method == "tasks/update" else {}
+    assert detail in call_task(rest, method, caller, taskId="t", **more)["error"]["message"]
+    assert not rest.orchestrator.task(task_id).summary().status.ended
+
+
+def test_a_task_of_mcp_asks_by_a_form_a_client_that_shows_forms(rest: RestWorld) -> None:
+    task = rest.orchestrator.task(rest.run("acme:t", says("", ("ship", {}))))
+    [call] = task.pending_actions().unapproved()
+    without = call_task(rest, "tasks/get", forms=False, taskId="t")["result"]
+    assert [one["call_id"] for one in without["result"]["structuredContent"]["waits_for"]] == [call.id]
+    asked = call_task(rest, "tasks/get", taskId="t")["result"]
+    assert (asked["status"], list(asked["inputRequests"])) == ("input_required", [call.id])
+    accepted = {"action": "accept", "content": {"approve": True}}
+    for _ in range(2):
+        answers = {"unknown": {"any": "thing"}, call.id: accepted}
+        assert "error" not in call_task(rest, "tasks/update", taskId="t", inputResponses=answers)
+    assert task.pending_actions().unapproved() == []
+
+
+def test_a_repeated_call_of_mcp_with_a_key_is_one_task(rest: RestWorld) -> None:
+    def begin(prompt: str, key: object) -> Any:
+        meta = {"roboco/idempotency-key": key}
+        return call_task(rest, "tools/call", name="desk", arguments={"prompt": prompt}, more_meta=meta)["result"]
+
+    assert begin("go", "k")["taskId"] == begin("go", "k")["taskId"] != begin("go", "l")["taskId"]
+    assert begin("other", "k")["isError"]
+    assert begin("go", "k" * 256)["isError"]
+    assert begin("go", 7)["isError"]

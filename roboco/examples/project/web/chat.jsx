@@ -20,10 +20,11 @@ function Chat() {
   const isBusy = status === "submitted" || status === "streaming"
 
   useEffect(() => {
-    if (status !== "streaming") localStorage.setItem(id, JSON.stringify(messages))
+    // No part of an answer is kept: a page that is loaded again reads it from its begin.
+    if (status === "ready" || messages.at(-1)?.role === "user") localStorage.setItem(id, JSON.stringify(messages))
   }, [messages, status])
   useEffect(() => {
-    // Sent again, a message counts once: its answer is read from the begin, whether it is written still or complete.
+    // Sent again, a message counts once: its answer follows, whether it is written still or complete.
     if (messages.at(-1)?.role === "user" || decided({ messages })) sendMessage()
   }, [])
 
