@@ -56,6 +56,7 @@ _KINDS: Final[dict[str, type[A2AError]]] = {
 _ENDS: Final = (401, 403, 429)
 """Refusals whose status JSON-RPC keeps, as it keeps those of the server: clients and proxies act on them."""
 
+
 @dataclass(frozen=True)
 class Method:
     """An operation: its parameters, and its call. `streams` says that its answer is a stream."""
