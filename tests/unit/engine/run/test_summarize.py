@@ -95,13 +95,6 @@ def test_a_model_that_hangs_over_a_summary_is_named() -> None:
     assert "model 'm' at http://model/v1 has sent nothing for" in seen[0]
 
 
-def test_a_summary_is_charged_to_the_step_that_needs_it() -> None:
-    world = run(SummarizingModel(), 8)
-    used = [step.metadata["usage"] for step in world.history() if step.by_agent]
-    assert used[6] == {"tokens_in": 10, "tokens_out": 5, "cost": 0.01}
-    assert used[7] == {"tokens_in": 110, "tokens_out": 25, "cost": 0.11}
-
-
 def test_steps_are_left_out_only_for_a_reason() -> None:
     for context in contexts(run(SummarizingModel(), 20)):
         seen = [*context["included"], *(one["steps"] for one in context["left_out"])]
@@ -109,25 +102,6 @@ def test_steps_are_left_out_only_for_a_reason() -> None:
         assert numbers == list(range(len(numbers)))
         assert context["tokens"]["total"] == sum(n for name, n in context["tokens"].items() if name != "total")
         assert context["tokenizer"].startswith("estimate")
-
-
-def test_a_new_summary_extends_an_earlier_one() -> None:
-    model = SummarizingModel()
-    world = World(world_parts(model))
-    team = team_of(
-        agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
-        collaboration_model={"type": "sequential", "rounds": 30},
-    )
-    world.submit(team)
-    while len(world.history()) < 20:
-        world.deliver(world.dispatcher.queue.popleft())
-    kept = sorted(path for path in world.files.held if "summaries/" in path)
-    for path in kept[1:]:
-        del world.files.held[path]
-    summary_requests = len(model.summary_requests)
-    world.settle()
-    assert "Summary so far:\nsummary 1" in model.summary_requests[summary_requests]
-    assert world.summary().status is TaskStatus.COMPLETED
 
 
 def test_a_summary_keeps_word_for_word_what_the_newest_message_asks_for(tmp_path: Path) -> None:
