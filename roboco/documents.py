@@ -69,9 +69,12 @@ ModelProfileResponse = ModelProfileInfo
 def read(record: str | bytes | dict[str, Any]) -> TaskStep | AnyEvent | StreamChunk:
     """Return the step, chunk or event of a record by the names of any document. A missing time is the present one.
 
-    Raises ValueError if it is none of them.
+    Raises ValueError if it is none of them, or is nested too deeply.
     """
-    data = json.loads(record) if isinstance(record, str | bytes) else record
+    try:
+        data = json.loads(record) if isinstance(record, str | bytes) else record
+    except RecursionError as error:
+        raise ValueError("a record is nested too deeply to be read") from error
     if not isinstance(data, dict):
         raise ValueError(f"a record is a JSON object (found {str(data)[:60]!r})")
     return TaskStep.model_validate(data) if "parts" in data else parse_stream_message(data)

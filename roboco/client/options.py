@@ -97,6 +97,8 @@ class ForkOptions(MessageOptions, total=False):
 
     task_id: str | None
     """The id of the new task. The same id with the same content again is the same fork."""
+    item_id: str | None
+    """The id of its message, which its step keeps; by default one that derives from the id of the task."""
     agent: str | None
     """The agent that answers the message."""
     model: str | None
@@ -199,6 +201,8 @@ class KeyOptions(TypedDict, total=False):
     By default the first four."""
     teams: Sequence[str] | None
     """The names of the teams that the key may use; without it all."""
+    utility_model: str | None
+    """The profile that answers the side requests of its chat front end, in teams that have one of this name."""
     limits: dict[str, Any]
     """Limits, as `CallerLimits` names them."""
     expires_at: datetime | None

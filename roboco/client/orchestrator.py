@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Self, Unpack
 
 from roboco.broker.broker_owner import Deployment, check_broker_owner
 from roboco.client import task_list
+from roboco.client.audit import Act, audited
 from roboco.client.caller_accounts import CallerAccounts
 from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.operator.bulk import Bulk, create_bulk
@@ -28,6 +29,7 @@ from roboco.client.wiring import (
     producer_app,
     workspace_address,
 )
+from roboco.domain.conversation import Change, StoredConversation
 from roboco.domain.decision.router import Router, route
 from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_tenant, is_task_id, qualified_id, tenant_of
@@ -39,7 +41,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.model_offer import ModelProfileInfo, profile_infos
 from roboco.domain.team.team import Team
-from roboco.engine.accept import early_files
+from roboco.engine.accept import conversations, early_files
 from roboco.engine.accept.wait_cause import missing_worker_messages
 from roboco.engine.coordinate.submit import submit
 from roboco.engine.engine import Engine
@@ -297,6 +299,24 @@ class Orchestrator:
     def caller_limits(self) -> CallerAccounts:
         """The counts of callers of the HTTP gateway."""
         return CallerAccounts(self._engine, Scripts(self._client), Keys(self.settings.prefix))
+
+    def conversation(self, task_id: str) -> StoredConversation | None:
+        """Return the record of a conversation of OpenAI's API by the whole id of its task, or None."""
+        return conversations.find(self._engine.workspace, task_id)
+
+    def create_conversation(self, task_id: str, new: StoredConversation) -> StoredConversation:
+        """Store a new record. Return it, or that of the same request. Raises StateConflict if there is another one."""
+        return conversations.create(self._engine, task_id, new)
+
+    def change_conversation(
+        self, task_id: str, by: str, change: Change, new: StoredConversation, of_items: bool = False
+    ) -> StoredConversation:
+        """Change the record, or the `new` one if there is none, and return it. Raises NotFound if it was deleted.
+
+        Raises StateConflict for a change of items that a first message has, or may have.
+        """
+        with audited(Act("change_conversation", by, task_id), self.settings.audit_log):
+            return conversations.change(self._engine, task_id, change, new, of_items)
 
     arun = in_thread(run, SUBMISSIONS)
     atask = in_thread(task)

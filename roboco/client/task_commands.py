@@ -131,7 +131,7 @@ class _RetryArguments(_ItemArguments):
     from_step: Annotated[int, Field(ge=0)] | None = None
 
 
-class _ForkArguments(_TaskArguments, Attachments):
+class _ForkArguments(_ItemArguments, Attachments):
     source: str
     seq: int | None = None
     message: str | None = None
@@ -261,7 +261,8 @@ def _handle_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], 
         given = command.model_dump(
             by_alias=True, include={"task_id", "by", "message", "agent", *Attachments.model_fields}
         )
-        first_message = _user_message(engine, _MessageArguments.model_validate(given), fork_item_id(command.task_id))
+        first_id = command.checked_item_id(fork_item_id(command.task_id))
+        first_message = _user_message(engine, _MessageArguments.model_validate(given), first_id)
     else:
         _check_no_attachments(command, command.agent)
     order = ForkRequest(

@@ -9,6 +9,7 @@ from roboco.client.feedback import read_feedback, store_feedback
 from roboco.client.in_thread import in_thread, run_in_thread
 from roboco.client.pending_actions import PendingActions
 from roboco.client.task_handle import TaskHandle
+from roboco.client.task_result import state_of
 from roboco.client.wiring import workspace_address
 from roboco.domain.decision.router import Router, route
 from roboco.domain.feedback import Feedback
@@ -122,6 +123,11 @@ class TaskRecord(TaskHandle):
         """
         task = self._engine.tasks.task_store.load(self.task_id, 1)
         return None if task is None else _cursor_of(task)
+
+    def shared_state(self) -> dict[str, Any]:
+        """Return the values that the task shares. Cost: one read of Redis, or of its history once it has ended."""
+        live = self._engine.tasks.task_store.load(self.task_id, 1)
+        return dict(live.state.values) if live is not None else state_of(self.steps())
 
     def team(self) -> Team:
         """Return the team of the task, frozen when it was submitted or forked."""

@@ -1,6 +1,6 @@
 """TaskResult: the status, text, usage, goals and files of a task that has ended or waits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -77,7 +77,7 @@ def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
         reason=summary.reason,
         text="" if answer is None else answer.text,
         output=None if answer is None else answer.metadata.get(OUTPUT),
-        state=_state_of(steps),
+        state=state_of(steps),
         outputs={step.agent_name: step.metadata[OUTPUT] for step in steps if step.has_output},
         usage=usage_of_task(summary),
         goals=tuple(goals_of(steps)),
@@ -86,7 +86,8 @@ def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
     )
 
 
-def _state_of(steps: Sequence[TaskStep]) -> dict[str, Any]:
+def state_of(steps: Iterable[TaskStep]) -> dict[str, Any]:
+    """Return the values that the task shares after these steps."""
     values: dict[str, Any] = {}
     for step in steps:
         values = changed_state(values, step.metadata.get(STATE))

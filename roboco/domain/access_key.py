@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 
 from roboco.domain.canonical_json import sha256
 from roboco.domain.limits import Amount, Count
-from roboco.domain.schema import InputModel, RecordModel
+from roboco.domain.schema import InputModel, Name, RecordModel
 
 KEY_PREFIX: Final = "rbk"
 MAX_KEY_LENGTH: Final = 200
@@ -108,6 +108,8 @@ class AccessKey(RecordModel):
     """The names of the teams that it may submit and reach, or None for all."""
     functions: tuple[str, ...] | None = None
     """The functions that its team objects may name, as "package.module:function", or None for all."""
+    utility_model: Name | None = None
+    """The profile that answers the side requests of its chat front end, in teams that have one of this name."""
     limits: CallerLimits = CallerLimits()
     """Its limits, in addition to those of the gateway's settings."""
     created_at: datetime

@@ -20,7 +20,7 @@ RESUME_PREFIX = "resume/"
 ENTER_PREFIX = "enter/"
 """Prefix of the schedule's entries for open tasks whose inbox is restored after Redis was emptied."""
 EARLY_FILES_PREFIX = "early/"
-"""Prefix of the schedule's entries for task ids that have files, and perhaps no task."""
+"""Prefix of the schedule's entries for task ids that have files, or a conversation, and perhaps no task."""
 WORKSPACE_FILE = "_workspace.json"
 """The file with the id of the workspace, by which clients and workers detect that they use different ones."""
 SWITCHES_FILE = "_switches.json"
@@ -149,6 +149,11 @@ def artifact_path(task_id: str, name: str) -> str:
 def early_files_path(task_id: str) -> str:
     """Return the path of the owner of the files that were uploaded before the task was submitted."""
     return f"{check_task_id(task_id)}/early_files.json"
+
+
+def conversation_path(task_id: str) -> str:
+    """Return the path of the record of a conversation of OpenAI's API, whose task may not exist yet."""
+    return f"{check_task_id(task_id)}/conversation.json"
 
 
 def uploads_path(task_id: str) -> str:

@@ -29,6 +29,8 @@ class SelectedPage:
     """The number of tasks that were read."""
     cursor: str
     """The cursor of the next page, or "" after the last one."""
+    unknown: tuple[str, ...] = ()
+    """The ids of folders without a readable summary: files that precede a task, or a damaged task."""
 
 
 def select_page(
@@ -50,7 +52,8 @@ def select_page(
     with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="roboco-select") as threads:
         found = list(threads.map(lambda task_id: _summary_or_none(workspace, task_id), task_ids))
     wanted = tuple(summary for summary in found if summary is not None and is_wanted(summary))
-    return SelectedPage(wanted, len(task_ids), page.cursor)
+    unknown = tuple(task_id for task_id, summary in zip(task_ids, found, strict=True) if summary is None)
+    return SelectedPage(wanted, len(task_ids), page.cursor, unknown)
 
 
 def _summary_or_none(workspace: WorkspaceRecords, task_id: str) -> TaskSummary | None:

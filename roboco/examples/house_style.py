@@ -5,13 +5,13 @@ from typing import Literal
 from roboco import tool
 
 RULES = {
-    "length": "Three short sentences are enough.",
-    "words": "Use simple words, and no word twice in a sentence.",
-    "senses": "Name one thing to see, one to hear and one to smell.",
+    "sounds": "Describe the sounds there.",
+    "smells": "Describe the smells there.",
+    "colours": "Describe the colours there.",
 }
 
 
 @tool
-def style_rule(about: Literal["length", "words", "senses"]) -> str:
+def style_rule(about: Literal["sounds", "smells", "colours"]) -> str:
     """Look up a rule of the house style."""
     return RULES[about]

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import RobocoError
@@ -22,7 +23,7 @@ from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
 from roboco.gateway.cors import Cors
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.openai import catalog, chat, responses
+from roboco.gateway.openai import catalog, chat, conversations, responses
 from roboco.gateway.openai.problems import response_at
 from roboco.gateway.origin import path_of
 from roboco.gateway.problem import Problem, problem_of
@@ -36,6 +37,8 @@ from roboco.gateway.streams.handover import StreamHandover
 from roboco.gateway.web import routes as web_routes
 from roboco.process.extras import missing_packages
 from roboco.telemetry.gateway_metrics import GatewayMetrics
+
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 def create_app(
@@ -90,11 +93,12 @@ def create_app(
     )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
     ours = (web_routes, sign_in, health, rest_routes, stream_routes)
-    others = (ai_sdk, agui, sessions, agents, catalog, chat, responses)  # agents refuses all other paths of /v1/ai
-    for part in (*ours, *others):
+    others = (ai_sdk, agui, sessions, agents)  # agents refuses all other paths of /v1/ai
+    for part in (*ours, *others, catalog, chat, conversations, responses):
         app.include_router(part.router)
     describe(app)
     app.router.routes.extend([] if endpoint is None else endpoint.routes())
+    app.router.routes.extend([] if missing_packages("a2a") else _a2a_routes())
     for kind in (Problem, RobocoError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _on_error)
     return app
@@ -107,6 +111,22 @@ def _mcp_endpoint(gateway: Gateway) -> Any:
     return McpEndpoint(gateway)
 
 
+def _a2a_routes() -> Any:
+    """Return the routes of A2A clients, whose package is an extra."""
+    from roboco.gateway.a2a.routes import routes
+
+    return routes()
+
+
 async def _on_error(request: Request, error: Exception) -> Response:
     unknown = isinstance(error, HTTPException) and error.status_code == 404
-    return response_at(path_of(request.scope), problem_of(error), unknown)
+    problem = problem_of(error)
+    if problem.code == "method_not_allowed" and isinstance(error, HTTPException):
+        problem.headers["Allow"] = ", ".join(method for method in _METHODS if _serves(request, method))
+    return response_at(path_of(request.scope), problem, unknown)
+
+
+def _serves(request: Request, method: str) -> bool:
+    """Return True if a route answers the method at this path. Starlette names the methods of one route alone."""
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)

@@ -69,5 +69,6 @@ def principal_of(key: AccessKey, most: CallerLimits) -> Principal:
         scopes=known_scopes(key.scopes),
         teams=None if key.teams is None else frozenset(key.teams),
         functions=None if key.functions is None else frozenset(key.functions),
+        utility_model=key.utility_model,
         limits=most.tighter(key.limits),
     )

@@ -186,6 +186,7 @@ def caller_of_claims(claims: Mapping[str, Any], settings: GatewaySettings, limit
         tenant=tenant,
         scopes=known if tenant is None else known - {Scope.OPERATE},
         teams=frozenset(_texts(claims.get(teams))) if (teams := settings.oidc_claims.teams) else None,
+        utility_model=next(iter(_texts(claims.get(settings.oidc_claims.utility_model or ""))), None),
         limits=limits,
     )
 

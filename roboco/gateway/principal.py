@@ -31,6 +31,8 @@ class Principal:
     """Whether requests, streams, tasks and usage count against limits."""
     functions: frozenset[str] | None = None
     """The functions that its team objects may name, or None for all."""
+    utility_model: str | None = None
+    """The profile that answers its side requests, in teams that have one of this name."""
 
     @property
     def owner(self) -> str:

@@ -37,6 +37,8 @@ class OidcClaims(BaseModel):
     """The claim with the scopes."""
     teams: str | None = None
     """The claim with the names of the teams that the caller may use, or None if it may use all."""
+    utility_model: str | None = None
+    """The claim with the profile that answers the caller's side requests, or None."""
 
 
 def _read_pairs(defaults: BaseModel, names: Collection[str] = ()) -> BeforeValidator:
@@ -81,7 +83,7 @@ class GatewaySettings(BaseModel):
     oidc_audience: str | None = None
     """The value of `aud` in tokens for this gateway. It is required with a provider."""
     oidc_claims: Annotated[OidcClaims, _read_pairs(OidcClaims())] = OidcClaims()
-    """Names of the claims with tenant, scopes and teams.
+    """Names of the claims with tenant, scopes, teams and utility model.
 
     A scope is `roboco:read` and so on, in a list, or in a text with spaces. A token without a tenant needs the scope
     `operate`. With `teams=groups` the claim `groups` has the names of the teams that the caller may use; else all.

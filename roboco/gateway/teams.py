@@ -38,14 +38,15 @@ def named_team(gateway: Gateway, caller: Principal, name: str) -> Team:
         raise _unknown_team(name) from None
     if not of_utility:
         return team
-    if utility != UTILITY or team.utility is None:
+    found = team.utility(caller.utility_model)
+    if utility != UTILITY or found is None:
         raise _unknown_team(name)
-    return team.utility
+    return found
 
 
 def model_names(gateway: Gateway, caller: Principal) -> list[str]:
     """Return the names of the teams that the caller may use, and of their utility models. Each file is read."""
-    teams = {name: team.utility for name, team in usable_teams(gateway, caller)}
+    teams = {name: team.utility(caller.utility_model) for name, team in usable_teams(gateway, caller)}
     names = team_names(gateway, caller)
     return [*names, *(f"{name}:{UTILITY}" for name in names if teams.get(name) is not None)]
 

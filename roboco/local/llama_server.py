@@ -4,6 +4,17 @@ import argparse
 import importlib
 import os
 import signal
+from pathlib import Path
+from typing import Final
+
+from roboco.local.model_download import MODEL_FILE
+
+SENTENCES: Final = r"""
+root ::= sentence (" " sentence){0,2}
+sentence ::= [A-Z] character{10,400} [a-z] [.!?]
+character ::= [^.!?\n*#:;_()]
+"""
+"""At most three whole sentences: without limits a tiny model writes lists of numbers, and is cut off in them."""
 
 
 def main() -> None:
@@ -21,9 +32,12 @@ def main() -> None:
     threads = max(1, (os.cpu_count() or 1) // 2)  # with one on every core it crawls as soon as one core is busy
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.use_jinja = True
-    sampling = params.sampling  # a tiny model repeats itself for ever without these, which no request names
-    sampling.penalty_repeat, sampling.penalty_last_n, sampling.min_p = 1.15, 256, 0.05
-    sampling.dry_multiplier, sampling.dry_allowed_length = 0.8, 2
+    if Path(options.model).name == MODEL_FILE:  # no request names these; one with a schema has its own grammar
+        sampling = params.sampling
+        sampling.temp, sampling.min_p = 0.2, 0.05
+        sampling.penalty_repeat, sampling.penalty_last_n = 1.1, 256
+        sampling.dry_multiplier, sampling.dry_allowed_length = 0.8, 5
+        sampling.grammar = llama.CommonGrammar(llama.common_grammar_type.COMMON_GRAMMAR_TYPE_USER, SENTENCES)
     params.ui = False
     params.cache_ram_mib = 64  # of finished prompts; the default lets the process grow by 8 GB
     _server = llama.Server(params)  # its threads serve for as long as it is referenced

@@ -73,25 +73,36 @@ class ChatWire:
         body = request_body(request, lessons)
         assembly.max_tokens = _stream_limit(request, body)
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                connector=aiohttp.TCPConnector(limit=0),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-                max_line_size=32_768,
-                max_field_size=32_768,
-            )
-        url = chat_url(base_url_of(request.profile))
-        response = await self._session.post(
-            URL(url, encoded=True),
-            data=json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(errors="replace"),
-            headers=_headers(request, url),
-            proxy=_proxy_of(url),
-            allow_redirects=False,
-        )
-        if response.status >= 300:
-            raise await _failure_of(response, body)
-        return response
+            self._session = open_session()
+        return await post(self._session, request, chat_url(base_url_of(request.profile)), body)
+
+
+def open_session() -> aiohttp.ClientSession:
+    """Return the connections to servers, without cookies and without a limit of their number."""
+    return aiohttp.ClientSession(
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+        max_line_size=32_768,
+        max_field_size=32_768,
+    )
+
+
+async def post(
+    session: aiohttp.ClientSession, request: Request, url: str, body: dict[str, Any], **headers: str
+) -> aiohttp.ClientResponse:
+    """Send a body with the key of the request's profile, and return the response. Raise ServerFailure for a refusal."""
+    response = await session.post(
+        URL(url, encoded=True),
+        data=json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(errors="replace"),
+        headers=_headers(request, url) | headers,
+        proxy=_proxy_of(url),
+        allow_redirects=False,
+    )
+    if response.status >= 300:
+        raise await _failure_of(response, body)
+    return response
 
 
 def request_body(request: Request, lessons: Lessons) -> dict[str, Any]:

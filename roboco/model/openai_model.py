@@ -21,12 +21,13 @@ from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.prompt.attached import attached_tokens, data_of
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.domain.tokens import estimate_tokens
 from roboco.domain.url import strip_credentials, without_query
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.model import reply_assembly
+from roboco.model.a2a_wire import A2aWire
 from roboco.model.allowlist import (
     DEFAULT_BASE_URL,
     base_url_of,
@@ -116,6 +117,7 @@ class OpenAIModel:
         self._loop = LoopThread()
         self._learner = Learner()
         self._chat, self._native = ChatWire(self._learner), NativeWire(self._learner)
+        self._remote = A2aWire()
 
     def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
         """Start the call. Iterating over the stream raises ModelError if the call fails."""
@@ -137,6 +139,8 @@ class OpenAIModel:
             if not (value.isascii() and value.isprintable()):
                 message = f"the value of {variable} is not valid in an HTTP header; set it again"
                 raise ModelError("no_key", message, False)
+        if profile.provider == REMOTE_AGENT:
+            return self._remote
         return self._chat if profile.provider in _CHAT_PROVIDERS else self._native
 
     async def with_credential(self, request: Request) -> Request:
@@ -167,6 +171,7 @@ class OpenAIModel:
     async def close(self) -> None:
         """Close all connections. Call it in the loop."""
         await self._chat.close()
+        await self._remote.close()
         await self._native.close()
 
 

@@ -9,6 +9,30 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.usage import ModelUsage
 
 
+class RemoteTask(Protocol):
+    """The task of a remote agent that answers a turn, as all attempts at the turn know it. It blocks."""
+
+    @property
+    def message_id(self) -> str:
+        """The id of the turn's message, the same in every attempt."""
+
+    @property
+    def cancelled(self) -> bool:
+        """True if the turn was interrupted or stopped, and not only this attempt at it."""
+
+    def begin(self) -> str | None:
+        """Return the task that an earlier attempt has begun, or None if this one alone may send the message.
+
+        Raise ModelError if it is unknown whether an earlier attempt has sent it.
+        """
+
+    def note(self, task_id: str) -> None:
+        """Store the task that the message has begun."""
+
+    def note_refused(self) -> None:
+        """Store that the message was certainly not accepted: another attempt may send it."""
+
+
 @dataclass(frozen=True)
 class Request:
     """One model call, with messages and tools in the format of chat completions.
@@ -32,6 +56,8 @@ class Request:
     """The tenant of the task, whose credential may be the key."""
     credential: str = field(default="", repr=False)
     """The key, if it is a credential. The adapter sets it."""
+    remote: RemoteTask | None = field(default=None, repr=False, compare=False)
+    """The task of the remote agent that the request is for, or None for a model."""
 
 
 @dataclass(frozen=True)

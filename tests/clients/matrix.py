@@ -5,22 +5,37 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tests.clients.conformance import conformance_answer, write_conformance_teams
 from tests.clients.environments import Client, Environments
+from tests.clients.scripts.rows import SCHEMA
 from tests.support.documents import GUIDES
 from tests.support.gateway_openai import GatewayProcess, answer, openai_gateway, write_teams
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import LONG_LEASE, Stack, until
 
-ROWS = ("plain", "stream", "structured output", "resume", "tools", "parameters", "history", "approval", "cancel")
-QUICK_ROWS = ROWS[:4]
+KILL, HUNDRED = "killed worker", "a hundred runs"
+ROWS = (
+    *("plain", "stream", "structured output", "resume", "tools", "parameters", "history", "approval", "failure"),
+    *("cancel", HUNDRED, KILL),
+)
+QUICK_ROWS = (*ROWS[:4], KILL)
 """The rows that each run of the checks drives."""
+KILL_SCRIPTS = ("drive_ai_chat.mjs", "drive_use_chat.mjs", "drive_ag_ui.mjs", "drive_mcp.py", "drive_fastmcp.py")
+"""The scripts with the row for which the agents worker is killed."""
+TYPED = {"agents": [{"name": "helper", "prompt": "typed", "output": SCHEMA}]}
 CLIENT_SECONDS = 300
 """The longest run of one client's script."""
+SHORT_LEASE = 2.0
+KILL_SECONDS = 60
+"""The time in which each client must have text, before the worker is killed."""
 REST_SECONDS = 30
 """The time in which the work of a client that has cancelled must end."""
 ABSENT = "-"
@@ -49,14 +64,66 @@ class Driven:
 
 
 def drive(environments: Environments, clients: Sequence[Client], rows: Sequence[str]) -> list[Driven]:
-    """Run the clients, two at a time, before one stack."""
+    """Run the clients, four at a time, before one stack. Then kill the worker of another one under all of them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         teams = write_teams(folder / "teams")
-        with Stack(folder, lease_seconds=LONG_LEASE, teams_dir=teams) as stack:
-            stack.model.script(_answer)
-            with openai_gateway(stack, ROBOCO_GATEWAY_ROBOTO_TEAM="desk") as gateway, ThreadPoolExecutor(2) as pool:
-                return list(pool.map(lambda client: _drive(environments, gateway, client, rows), clients))
+        (teams / "typed.json").write_text(json.dumps({"name": "typed", **TYPED}))
+        write_conformance_teams(teams)
+        others = [row for row in rows if row != KILL]
+        with _gateway(folder / "long", teams, LONG_LEASE) as gateway, ThreadPoolExecutor(4) as pool:
+            driven = list(pool.map(lambda client: _drive(environments, gateway, client, others), clients))
+        killed = [client for client in clients if KILL in rows and client.script in KILL_SCRIPTS]
+        if not killed:
+            return driven
+        with (
+            _gateway(folder / "short", teams, SHORT_LEASE) as gateway,
+            _killing(gateway.stack, len(killed)) as url,
+            ThreadPoolExecutor(len(killed)) as pool,
+        ):
+            again = list(pool.map(lambda client: _drive(environments, gateway, client, [KILL], KILL=url), killed))
+        outcomes = {one.client.name: one.outcomes for one in again}
+        absent = {KILL: ABSENT}
+        return [replace(one, outcomes=one.outcomes | outcomes.get(one.client.name, absent)) for one in driven]
+
+
+@contextmanager
+def _gateway(folder: Path, teams: Path, lease_seconds: float) -> Iterator[GatewayProcess]:
+    folder.mkdir()
+    with Stack(folder, lease_seconds=lease_seconds, teams_dir=teams) as stack:
+        stack.model.script(_answer)
+        with openai_gateway(stack, ROBOCO_GATEWAY_ROBOTO_TEAM="desk") as gateway:
+            yield gateway
+
+
+@contextmanager
+def _killing(stack: Stack, clients: int) -> Iterator[str]:
+    """Yield an address. Once this number of clients has asked for it, the agents worker is killed, and they go on."""
+
+    def slowly(request: Request) -> Reply:
+        return replace(reply, interval=0.5) if (reply := _answer(request)).chunks else reply
+
+    def kill() -> None:
+        stack.model.script(_answer)
+        stack.restart("agents")
+
+    stack.model.script(slowly)
+    barrier = threading.Barrier(clients, kill, timeout=KILL_SECONDS)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with suppress(threading.BrokenBarrierError):  # a client has failed: the others are not killed
+                barrier.wait()
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def table(driven: Sequence[Driven]) -> str:
@@ -77,6 +144,8 @@ def write_table(driven: Sequence[Driven]) -> None:
 
 def _answer(request: Request) -> Reply:
     """Return the answer of the other tests, or JSON to a prompt that asks for it: in a call if it has a function."""
+    if (reply := conformance_answer(request)) is not None:
+        return reply
     if "as JSON" not in request.last_user:
         return answer(request)
     place: dict[str, object] = {"city": "Bonn", "degrees": 21}
@@ -88,10 +157,12 @@ def _answer(request: Request) -> Reply:
 def _cell(one: Driven, row: str, reasons: list[str]) -> str:
     if (one.client.name, row) in KNOWN:
         return f"no ({reasons.index(KNOWN[one.client.name, row]) + 1})"
-    return {"ok": "yes", ABSENT: "–"}.get(one.outcomes.get(row, "?"), "**fails**")
+    return {"ok": "yes", ABSENT: "–", "": ""}.get(one.outcomes.get(row, ""), "**fails**")
 
 
-def _drive(environments: Environments, gateway: GatewayProcess, client: Client, rows: Sequence[str]) -> Driven:
+def _drive(
+    environments: Environments, gateway: GatewayProcess, client: Client, rows: Sequence[str], **more: str
+) -> Driven:
     url = gateway.base_url
     variables = {
         "PATH": os.environ["PATH"],
@@ -102,6 +173,7 @@ def _drive(environments: Environments, gateway: GatewayProcess, client: Client, 
         "ROBOTO_SERVICE_ENDPOINT": url.removesuffix("/openai/v1"),
         "ROBOTO_API_KEY": "none",
         **client.variables,
+        **more,
     }
     command = [*environments.command(client), *rows]
     try:
@@ -113,7 +185,18 @@ def _drive(environments: Environments, gateway: GatewayProcess, client: Client, 
     outcomes = {**dict.fromkeys(rows, ending), **{one["row"]: one["outcome"] for one in found}}
     if outcomes.get("cancel") == "ok":
         outcomes["cancel"] = _rest(gateway.stack, client)
+    if outcomes.get(HUNDRED) == "ok":
+        outcomes[HUNDRED] = _hundred(gateway.stack, client)
     return Driven(client, environments.version(client), outcomes)
+
+
+def _hundred(stack: Stack, client: Client) -> str:
+    """Return "ok" if a hundred histories end with the answer to their prompt, which each run has had."""
+    tasks = [
+        stack.orchestrator.task(one.task_id) for one in stack.orchestrator.tasks(text=f"hundred for {client.name}:")
+    ]
+    answers = [task.history()[-1].text == f"helper answers message 1: {task.history()[0].text}" for task in tasks]
+    return "ok" if answers == [True] * 100 else f"{sum(answers)} of {len(answers)} histories have the answer"
 
 
 def _rest(stack: Stack, client: Client) -> str:

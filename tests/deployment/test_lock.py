@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from tests.deployment.files import DEPLOY, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = ("workers", "flower", "gateway", "mcp", "otel", "documents", "memory")
+EXTRAS = ("workers", "flower", "gateway", "mcp", "otel", "documents", "memory", "a2a")
 
 
 def packages_of(extra: str) -> list[str]:

@@ -7,11 +7,10 @@ at every fifth call.
 import pytest
 
 from tests.faults.enumerated import ALL, fault_pairs, find_failure, single_faults
+from tests.support.selection import PARTS, in_parts
 
-PARTS = 5
 
-
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))])
+@in_parts
 @pytest.mark.parametrize("journey", sorted(ALL))
 def test_one_fault_changes_no_outcome(journey: str, part: int) -> None:
     cases = list(single_faults(journey))[part::PARTS]
@@ -20,7 +19,7 @@ def test_one_fault_changes_no_outcome(journey: str, part: int) -> None:
     assert not failures, "\n".join(failures)
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))])
+@in_parts
 @pytest.mark.parametrize("journey", sorted(ALL))
 def test_two_faults_change_no_outcome(journey: str, part: int) -> None:
     """The second one hits the recovery from the first one. All parts together are a fifth of the pairs."""

@@ -125,9 +125,9 @@ class GatewayProcess:
 
 
 @contextmanager
-def openai_gateway(stack: Stack, **environment: str) -> Iterator[GatewayProcess]:
+def openai_gateway(stack: Stack, port: int = 0, **environment: str) -> Iterator[GatewayProcess]:
     """Run a gateway before the stack, without authentication."""
-    port = free_port()
+    port = port or free_port()
     command = [sys.executable, "-m", "uvicorn", "roboco.gateway.app:create_app", "--factory", "--port", str(port)]
     variables = stack.environment | {"ROBOCO_GATEWAY_AUTHENTICATION": "false"} | environment
     log = stack.folder / f"gateway-{port}.log"

@@ -32,6 +32,7 @@ CALLERS: Final[Mapping[str, Principal]] = {
     "acme": Principal("key:acme", "acme", ALL_SCOPES - {Scope.OPERATE}),
     "other": Principal("key:other", "other", ALL_SCOPES - {Scope.OPERATE}),
     "desk": Principal("key:desk", "acme", ALL_SCOPES - {Scope.OPERATE}, frozenset({"desk"})),
+    "front": Principal("key:front", "acme", ALL_SCOPES - {Scope.OPERATE}, utility_model="good"),
     "submitter": Principal("key:submitter", "acme", frozenset({Scope.SUBMIT})),
     "reader": Principal("key:reader", "acme", frozenset({Scope.READ, Scope.SUBMIT})),
     "none": Principal("key:none", "acme", frozenset()),

@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 
+PARTS = 5
+in_parts = pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
+)
+"""Divides the calls at which a test causes a fault: every fifth one is in every run, the others are nightly."""
 SLOW_FOLDER = "faults"
 """The folder in which every test is slow: it kills workers, loses a server, or enumerates every failure of a run."""
 

@@ -147,7 +147,11 @@ def test_limits_of_the_gateway_change_the_defaults() -> None:
         ("LIMITS", "steps=5", "LIMITS must hold NAME=VALUE with names of requests_per_minute, "),
         ("LIMITS", "open_tasks=many", "LIMITS='many': "),
         ("TENANT_LIMITS", "max_steps=5", "TENANT_LIMITS must hold NAME=VALUE with names of requests_per_minute, "),
-        ("OIDC_CLAIMS", "team=groups", "OIDC_CLAIMS must hold NAME=VALUE with names of tenant, scope, teams (found "),
+        (
+            "OIDC_CLAIMS",
+            "team=groups",
+            "OIDC_CLAIMS must hold NAME=VALUE with names of tenant, scope, teams, utility_model (found ",
+        ),
     ):
         with pytest.raises(UsageError) as raised:
             load_gateway_settings({f"ROBOCO_GATEWAY_{name}": value})

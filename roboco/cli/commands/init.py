@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from shlex import quote
@@ -15,20 +16,28 @@ from roboco.errors import UsageError
 PROJECT = resources.files("roboco.examples") / "project"
 FILES = ("team.yaml", "team_tools.py", "service.py", "test_team.py", "settings.env")
 """The files of a project, the one to read first at the front."""
+WEB_FILES = ("web/chat.jsx", "web/index.html", "web/package.json", "web/vite.config.js")
+"""The files of its page."""
+WEB_COMMANDS = (
+    "ROBOCO_TEAMS_DIR=. roboco dev --port-base 7700",
+    "npm --prefix web install && npm --prefix web run dev    # in another terminal",
+)
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @click.command()
 @click.argument("folder", metavar="[NAME]", default="roboco-project", type=click.Path(path_type=Path, file_okay=False))
-def init(folder: Path) -> None:
+@click.option("--web", is_flag=True, help="Also a page for chats with the team, by useChat of the AI SDK.")
+def init(folder: Path, web: bool) -> None:
     """Create a project: a team, a tool, a service, a test and settings.
 
     It is written into the folder NAME (roboco-project by default) and runs as it is. No file is overwritten.
     """
-    create_project(folder)
-    click.echo(f"created {folder}: {', '.join(FILES)}")
+    files = FILES + WEB_FILES if web else FILES
+    create_project(folder, files)
+    click.echo(f"created {folder}: {', '.join(files)}")
     click.echo("\nnext:")
-    for command in next_commands(folder):
+    for command in [*next_commands(folder), *(WEB_COMMANDS if web else ())]:
         click.echo(f"  {command}")
 
 
@@ -55,19 +64,20 @@ def on_shell_path() -> bool:
     return shutil.which("roboco", path=os.pathsep.join(path)) is not None
 
 
-def create_project(folder: Path) -> None:
+def create_project(folder: Path, files: Sequence[str] = FILES) -> None:
     """Write the files of a project whose team has the folder's name.
 
     Raises UsageError, and writes nothing, if one of them exists or the folder cannot be written.
     """
-    if existing := [name for name in FILES if (folder / name).exists()]:
+    if existing := [name for name in files if (folder / name).exists()]:
         raise UsageError(f"folder {str(folder)!r} has {', '.join(existing)} already: choose another NAME")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in FILES:
+        for name in files:
             text = (PROJECT / name).read_text(encoding="utf-8")
             if name == "team.yaml":
                 text = text.replace("name: project", f"name: {team_name(folder)}", 1)
+            (folder / name).parent.mkdir(exist_ok=True)
             with (folder / name).open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:

@@ -8,7 +8,7 @@ import openai
 
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.domain.team.team import Team
 from roboco.errors import ModelError, RobocoError
 from roboco.model.allowlist import base_url_of, check_allowed, key_variable, model_key, needs_key
@@ -46,6 +46,8 @@ def _checks_of_model(profile: ModelProfile, allowed: tuple[str, ...]) -> list[Ch
         ]
     if needs_key(profile) and not model_key(profile):
         return [CheckResult(name, "fail", f"{variable} is not set", "set it here and where the agents workers run")]
+    if profile.provider == REMOTE_AGENT:
+        return [CheckResult(name, "ok", "not asked: a message to a remote agent may have effects")]
     if profile.provider in _NATIVE:
         return [CheckResult(name, "ok", "not asked: roboco models check TEAM calls models of this provider")]
     return [_check_model(profile)]

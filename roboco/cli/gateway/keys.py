@@ -67,6 +67,7 @@ def keys() -> None:
     multiple=True,
     help="A function that its team objects may name (scope teams); may be repeated. Without it all.",
 )
+@click.option("--utility-model", metavar="PROFILE", help="The profile for side requests of a chat front end.")
 @click.option(
     "--limit",
     "limits",

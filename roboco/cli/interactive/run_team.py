@@ -26,6 +26,7 @@ from roboco.cli.terminal.signals import Interrupted
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError
 
@@ -69,6 +70,8 @@ def run_team(team: Team, options: RunOptions) -> int:
     notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)
     missing = missing_servers(team, os.environ, options.worker)
+    if missing.model:
+        team = _with_json_calls(team)
     with LogNotes().installed() as logged, LocalStack(settings, missing, note) as stack:
         # Built while the model loads: a wrong configuration is reported before it has arrived.
         orchestrator = Orchestrator(stack.settings)
@@ -132,6 +135,13 @@ def _note(notes: Screen, text: str) -> None:
 def _note_command(notes: Screen, text: str) -> None:
     """Print a command on one line that is not broken between words, so that it can be copied."""
     notes.line((f"  {text}", "dim"))
+
+
+def _with_json_calls(team: Team) -> Team:
+    """Return the team for the local model, which calls no tools by the protocol's native means."""
+    models = team.models or {"local": ModelProfile(model="local", default=True)}
+    in_json = {name: profile.model_copy(update={"tool_calls": "json"}) for name, profile in models.items()}
+    return team.model_copy(update={"models": in_json})
 
 
 def _submit(orchestrator: Orchestrator, team: Team, options: RunOptions) -> Task:

@@ -4,7 +4,7 @@ Coordinators carry out an erasure. So the client needs no right to remove object
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from typing import BinaryIO, Unpack
 
@@ -40,6 +40,7 @@ from roboco.domain.switch import Switch
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_filter import TaskFilter
 from roboco.domain.task_summary import TaskSummary
+from roboco.engine.accept.conversations import is_without_task
 from roboco.engine.accept.request_erasure import pending_receipt, request_erasure
 from roboco.engine.engine import Engine
 from roboco.engine.operate.import_task import import_task
@@ -261,7 +262,8 @@ class Operator:
 
         It reads the workspace, not the task index, which forgets ended tasks. Open tasks are left out, unless `stop` is
         set. The erasures begin after `delay` seconds, at `rate` tasks a second. With `dry_run` nothing is erased.
-        If the tenant is the only condition, and `stop` is set, the last page also erases the tenant's memories.
+        If the tenant is the only condition, and `stop` is set, each page also has the tenant's conversations without a
+        task, and the last one erases its memories.
         Raises UsageError without a condition, and for a wrong one.
         """
         given = options or {}
@@ -273,14 +275,17 @@ class Operator:
         def is_wanted(task: TaskSummary) -> bool:
             return wanted.matches(entry_of(task)) and (task.status.ended or not only_ended)
 
-        page = select_page(self._engine.workspace, is_wanted, cursor, check_limit(limit), wanted.tenant)
+        workspace = self._engine.workspace
+        page = select_page(workspace, is_wanted, cursor, check_limit(limit), wanted.tenant)
+        is_tenant = wanted.tenant is not None and wanted == TaskFilter(tenant=wanted.tenant) and not only_ended
+        task_ids = [task.task_id for task in page.tasks]
+        task_ids += [one for one in page.unknown if is_tenant and is_without_task(workspace, one)]
         if dry_run:
-            return _page(page, lambda task: RemovalOutcome(task_id=task.task_id, outcome="matched"))
-        is_tenant = wanted.tenant is not None and wanted == TaskFilter(tenant=wanted.tenant)
-        if is_tenant and given.get("stop") and not page.cursor:
+            return _page(page, (RemovalOutcome(task_id=task_id, outcome="matched") for task_id in task_ids))
+        if is_tenant and not page.cursor:
             self.erase_memory(tenant=wanted.tenant, by=given.get("by"))
-        delays = iter(delay + number / rate for number in range(len(page.tasks)))
-        return _page(page, lambda task: self._request(task.task_id, given, next(delays)))
+        delays = (delay + number / rate for number in range(len(task_ids)))
+        return _page(page, map(lambda task_id, begin: self._request(task_id, given, begin), task_ids, delays))
 
     def memory(self, of: str = OF_TENANT, value: str = "", *, tenant: str | None = None) -> Memory:
         """Return the memory of an owner: of a tenant, or of the `value` of `of`, such as `context.user`."""
@@ -324,7 +329,7 @@ class Operator:
             rule = due_rule(rules, task, now)
             return RemovalOutcome(task_id=task.task_id, outcome="matched", cause="" if rule is None else rule.text)
 
-        return _page(page, outcome)
+        return _page(page, map(outcome, page.tasks))
 
     def export_task(self, task_id: str, *, by: str | None = None) -> Iterator[bytes]:
         """Return the bytes of an ended task as a tar, piece by piece, in bounded memory.
@@ -401,5 +406,5 @@ def _is_complete(receipt: ErasureReceipt) -> bool:
     return receipt.finished_at is not None
 
 
-def _page(page: SelectedPage, outcome: Callable[[TaskSummary], RemovalOutcome]) -> RemovalPage:
-    return RemovalPage(tasks=[outcome(task) for task in page.tasks], tasks_read=page.read, cursor=page.cursor)
+def _page(page: SelectedPage, outcomes: Iterable[RemovalOutcome]) -> RemovalPage:
+    return RemovalPage(tasks=list(outcomes), tasks_read=page.read, cursor=page.cursor)

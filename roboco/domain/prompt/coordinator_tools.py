@@ -51,7 +51,7 @@ def _handoff(team: Team, agent: Agent) -> ToolSchema:
 
 
 def _delegate(team: Team, agent: Agent) -> ToolSchema:
-    possible = "; ".join(f"{name}: {team.teams[name].description or 'no description'}" for name in agent.delegates)
+    possible = "; ".join(f"{name}: {team.sub_team(name).description or 'no description'}" for name in agent.delegates)
     arguments: dict[str, ToolSchema] = {
         "team": {"type": "string", "enum": list(agent.delegates)},
         "prompt": {"type": "string", "description": "all information that the team needs; it sees nothing else"},

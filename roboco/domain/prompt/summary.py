@@ -25,6 +25,8 @@ class HistorySummary(RecordModel):
     """The profile that made it."""
     usage: Usage = Usage()
     """The usage of the request."""
+    kept: tuple[str, ...] = ()
+    """Passages of the summarised steps, word for word, that the search has found for the newest message."""
 
 
 def summary_end(policy: SummaryContext, steps: int) -> int:

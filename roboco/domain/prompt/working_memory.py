@@ -194,6 +194,8 @@ def _summary_messages(seen: PromptInputs) -> list[ChatMessage]:
     if seen.summary is None:
         return []
     text = f"(What happened in steps 1 to {seen.summary.until - 1}, in short)\n{seen.summary.text}"
+    if seen.summary.kept:
+        text = "\n".join((text, "(From these steps, word for word)", *seen.summary.kept))
     return [{"role": USER, "content": text}]
 
 

@@ -45,7 +45,9 @@ _NOT_SENT: dict[str, frozenset[FileKind]] = {
     "groq": frozenset({"pdf", "audio"}),
 }
 """The kinds that the protocol of a provider has no part for."""
-Provider = Literal["openai", "openai-responses", "anthropic", "google", "bedrock", "mistral", "groq"]
+REMOTE_AGENT = "a2a"
+"""The provider of a remote agent, and with a colon the beginning of its name in `delegates`."""
+Provider = Literal["openai", "openai-responses", "anthropic", "google", "bedrock", "mistral", "groq", "a2a"]
 
 
 class ModelProfile(InputModel):
@@ -54,7 +56,10 @@ class ModelProfile(InputModel):
     model: Annotated[str, Field(min_length=1)]
     """The name of the model at its server."""
     provider: Provider = "openai"
-    """The protocol of the server: "openai" is chat completions, which most servers speak."""
+    """The protocol of the server: "openai" is chat completions, which most servers speak.
+
+    "a2a" is a remote agent of A2A 1.0: `base_url` is the address of its JSON-RPC interface.
+    """
     base_url: str | None = None
     api_key_env: EnvVarName | None = None
     """The variable of the agents worker that holds the key."""
@@ -148,6 +153,12 @@ class ModelProfile(InputModel):
     def _files_of_the_protocol(self) -> Self:
         if wrong := sorted(_NOT_SENT.get(self.provider, frozenset()).intersection(self.accepts)):
             raise ValueError(f"accepts: provider {self.provider!r} takes no {wrong[0]}")
+        return self
+
+    @model_validator(mode="after")
+    def _remote_address(self) -> Self:
+        if self.provider == REMOTE_AGENT and self.base_url is None:
+            raise ValueError("provider 'a2a' needs base_url, the address of the agent's JSON-RPC interface")
         return self
 
     @model_validator(mode="after")

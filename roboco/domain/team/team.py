@@ -16,7 +16,7 @@ from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, Rece
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.guards import Guards
 from roboco.domain.team.mcp_server import McpServer
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.domain.team.tool_spec import (
     AgentFunction,
     Approval,
@@ -35,6 +35,8 @@ from roboco.errors import UsageError
 
 SERVER_TOOLS_PREFIX = "mcp:"
 """The prefix of an entry in an agent's tools that means all tools of a server."""
+REMOTE_PREFIX = f"{REMOTE_AGENT}:"
+"""The prefix of an entry in an agent's `delegates` that means a remote agent."""
 MAX_PROMPT_CHARS = 256 * 1024
 """The largest prompt of an agent or message of a user, in characters."""
 UTILITY = "utility"
@@ -96,7 +98,7 @@ class Agent(InputModel):
     handoffs: tuple[str, ...] = ()
     """The agents to which it may hand over the work."""
     delegates: tuple[str, ...] = ()
-    """The teams to which it may delegate work."""
+    """The teams to which it may delegate work, and remote agents: "a2a:NAME" for a profile with `provider: a2a`."""
     parallel: Annotated[int, Field(ge=1)] | None = None
     """The most sub-tasks of one step that run at the same time. None is no limit."""
     tool_choice: Literal["auto", "required", "first"] = "auto"
@@ -250,14 +252,27 @@ class Team(InputModel):
     what_if: SkipJsonSchema[WhatIf | None] = None
     """The rule of a run of `what-if`; None in every other task, and in every team file."""
 
-    @property
-    def utility(self) -> "Team | None":
-        """Return the team that answers as `utility_model`, or None. It has one agent, without tools, and the guards."""
-        if self.utility_model is None:
+    def utility(self, preferred: str | None = None) -> "Team | None":
+        """Return the team that answers as the preferred profile, if it has that, or as `utility_model`, or None.
+
+        It has one agent, without tools, and the guards.
+        """
+        profile = preferred if preferred in self.models else self.utility_model
+        if profile is None:
             return None
-        agent = Agent(name=UTILITY, prompt="Do the request. Answer with its result alone.", model=self.utility_model)
+        agent = Agent(name=UTILITY, prompt="Do the request. Answer with its result alone.", model=profile)
         changes = {"agents": (agent,), "collaboration_model": Sequential(type="sequential"), "memory": None}
         return self.model_copy(update=changes)
+
+    def sub_team(self, name: str) -> "Team":
+        """Return the team of sub-tasks of this name: one of `teams`, or for "a2a:NAME" the remote agent alone."""
+        remote = name.removeprefix(REMOTE_PREFIX)
+        if remote == name:
+            return self.teams[name]
+        profile = self.models[remote].model_copy(update={"default": True, "fallback": ()})
+        about = profile.description or f"The remote agent {profile.label or remote}."
+        agent = Agent(name=remote, description=about, prompt="The remote agent.")
+        return Team(name=remote, description=about, agents=(agent,), models={remote: profile}, what_if=self.what_if)
 
     def agent(self, name: str) -> Agent:
         """Return the agent with this name.

@@ -14,8 +14,9 @@ from roboco.domain.memory import OWNER_PATTERN
 from roboco.domain.pattern import MAX_PATTERN_CHARS, weight
 from roboco.domain.schema import FUNCTION_PATTERN, NAME_PATTERN
 from roboco.domain.team.collaboration import END, TO_USER
+from roboco.domain.team.model_profile import REMOTE_AGENT
 from roboco.domain.team.server_names import ServerNames
-from roboco.domain.team.team import LIST_PATTERN, SERVER_TOOLS_PREFIX, Team
+from roboco.domain.team.team import LIST_PATTERN, REMOTE_PREFIX, SERVER_TOOLS_PREFIX, Team
 from roboco.errors import InvalidTeam
 
 MAX_TEAM_CHARS = 1024 * 1024
@@ -335,11 +336,19 @@ class _NameValidator:
                 yield f"{at}.context.model: no profile {model!r}, possible are {_listed(self.models)}"
             others = [name for name in self.agent_names if name != agent.get("name")]
             yield from self._listed_names(f"{at}.handoffs", agent.get("handoffs"), others)
-            yield from self._listed_names(f"{at}.delegates", agent.get("delegates"), list(self.teams))
+            yield from self._listed_names(
+                f"{at}.delegates", agent.get("delegates"), [*self.teams, *self._remote_agents()]
+            )
             if isinstance(agent.get("map"), dict):
                 yield from self._of_map(at, agent)
             seen = context.get("see") if isinstance(context, dict) else None
             yield from self._listed_names(f"{at}.context.see", seen, self.agent_names)
+
+    def _remote_agents(self) -> list[str]:
+        remote = (
+            name for name, one in self.models.items() if isinstance(one, dict) and one.get("provider") == REMOTE_AGENT
+        )
+        return [f"{REMOTE_PREFIX}{name}" for name in remote]
 
     def _of_map(self, at: str, agent: dict[str, Any]) -> Iterator[str]:
         team, over = agent["map"].get("team"), str(agent["map"].get("over")).split(".")

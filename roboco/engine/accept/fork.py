@@ -101,6 +101,7 @@ def fork(engine: Engine, request: ForkRequest) -> bool:
     check_capacity(engine, task_id)
     engine.tasks.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.workspace.files, task_id)
+    _check_id(engine.workspace, request)
     engine.workspace.files.create(
         fork_name_path(request.source, task_id), b""
     )  # an erasure of the source finds the fork by it
@@ -118,6 +119,14 @@ def fork(engine: Engine, request: ForkRequest) -> bool:
             engine.services.dispatcher.advance(task_id)
     put_entry(engine.tasks, entry_of(summary))
     return is_created
+
+
+def _check_id(workspace: WorkspaceRecords, request: ForkRequest) -> None:
+    """Raise StateConflict if another task than a fork of the source has the id: the source must not name that one."""
+    is_taken = workspace.files.get(summary_path(request.task_id)) is not None  # a fork stores it after its lineage
+    before = workspace.files.get(lineage_path(request.task_id))
+    if is_taken if before is None else Fork.model_validate_json(before).task_id != request.source:
+        raise _id_taken(request)
 
 
 def _check_team(request: ForkRequest, team: Team) -> None:

@@ -96,7 +96,7 @@ def _submit_sub_task(engine: Engine, task_id: str, team: Team, task: Snapshot, c
         }
     )
     parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
-    sub_team = team.teams[name]
+    sub_team = team.sub_team(name)
     started = engine.workspace.frozen_teams.started_at(task_id, task.state, task.steps.first) or step.created_at
     spent = (step.created_at - task.state.limits_since(started)).total_seconds()
     limits = _limits_of_sub_task(team, task, sub_team.limits, max(0.0, spent))

@@ -28,7 +28,7 @@ from roboco.domain.paths import (
     team_path,
 )
 from roboco.engine import notifications as notify
-from roboco.engine.accept import early_files
+from roboco.engine.accept import conversations, early_files
 from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.actions import IDLE_CHECK_INTERVAL
@@ -223,11 +223,16 @@ def _recover_items(engine: Engine, task_id: str) -> None:
         engine.tasks.schedule.set(task_id)
 
 
+def _expire_unused(engine: Engine, task_id: str) -> None:
+    early_files.expire(engine, task_id)
+    conversations.expire(engine, task_id)
+
+
 ONE_TIME_WORK: dict[str, Callable[[Engine, str], None]] = {
     RESTART_PREFIX: _start_new_generation,
     ENTER_PREFIX: _recover_items,
     RESUME_PREFIX: outage.resume_task,
     ERASE_PREFIX: erase_task,
-    EARLY_FILES_PREFIX: early_files.expire,
+    EARLY_FILES_PREFIX: _expire_unused,
 }
 """Work that is done once for a task, by the prefix of its entry in the schedule."""

@@ -1,19 +1,27 @@
 """summarize: the summary of the older steps of a history, made once for each range and kept in the workspace.
 
-    last summary ─► limits, rates ─► model ─► summaries/UNTIL-KEY.json ─► this turn, and all later ones
-    (or none)       (or the turn waits)       (create: the first wins)
+    last summary ─► limits, rates ─► search ─► model ─► summaries/UNTIL-KEY.json ─► this turn, and all later ones
+    (or none)       (or the turn waits)                 (create: the first wins)
+
+The search finds what the newest message asks for. Its passages are kept word for word in the summary, and so in every
+prompt that has it. The next summary has others.
 
 If the worker dies on the way, one model call is lost. If the model fails, the turn runs without the new summary, its
 context receipt gives the reason, and the next turn tries again. The first step committed after a summary is charged
 for its usage.
 """
 
+import logging
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
+from roboco.domain.builtin_tools import MEMORY_SEARCH
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.decision.budget import reserve
+from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import WRAP_UP_RULE
+from roboco.domain.history.step import USER
 from roboco.domain.paths import history_summaries_path, history_summary_path
 from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.prompt.summary import HistorySummary, summary_end, summary_messages
@@ -27,15 +35,20 @@ from roboco.engine.record.rate_tickets import summary_profile, summary_ticket
 from roboco.engine.run.cancellation import Cancellation
 from roboco.engine.run.claimed_turn import ProgressNote
 from roboco.engine.usage import failed_usage, unfinished_usage, usage_at
-from roboco.errors import ModelError
+from roboco.errors import ModelError, TransientError
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Reply, Request
 from roboco.ports.rate_limits import Queued
+from roboco.ports.tools import ToolContext
 
 MAX_THROTTLED = 8
 """Times that a turn is deferred because its model server is at its rate limit, until that counts as a failure."""
 MAX_SUMMARIES_PER_TURN = 4
 """Summaries that one turn makes at most: a long history that has none gets them turn by turn."""
+MAX_KEPT = 5
+"""Passages that a summary keeps word for word, each of at most 240 characters."""
+_MAX_QUERY_CHARS = 1000
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -173,6 +186,7 @@ class _Summarizer:
         admission = self.engine.services.rate_limiter.reserve(self.profile, ticket, tokens_in + max_tokens)
         if isinstance(admission, Queued):
             return Deferred(ready, self.profile, admission.seconds)
+        kept = self._asked_for(until)
         most = min(filter(None, (max_tokens, reserved.max_tokens)))
         request = Request(self.profile, messages, (), max_tokens=most, tenant=ticket.tenant)
         texts: list[str] = []
@@ -183,7 +197,7 @@ class _Summarizer:
                 return Throttled(ready, self.profile, error)
             usage = ready.usage.plus(usage_at(self.profile, failed_usage(error)))
             return Failed(Ready(ready.summary, usage), f"the summary could not be made: {error}")
-        return self._store(ready, until, "".join(texts).strip(), reply)
+        return self._store(ready, until, "".join(texts).strip(), reply, kept)
 
     def _messages(self, last: HistorySummary | None, until: int) -> tuple[ChatMessage, ...]:
         start = 0 if last is None else last.until
@@ -208,11 +222,30 @@ class _Summarizer:
             stream.close()
         raise ModelError("ended", "it was ended before it was done", False)
 
-    def _store(self, ready: Ready, until: int, text: str, reply: Reply) -> Ready:
+    def _asked_for(self, until: int) -> tuple[str, ...]:
+        """Return the passages before this position that the search finds for the newest message of the user.
+
+        Without an index there are none: a summary does not wait for it.
+        """
+        task, agent = self.claim.snapshot.steps, self.claim.snapshot.position.agent
+        asked = next((step for step in reversed(task.tail) if step.agent_name == USER and step.text), task.first)
+        args = {"query": asked.text[:_MAX_QUERY_CHARS], "limit": 4 * MAX_KEPT}
+        call = ToolCall(id=f"tc_{until}", tool_name=MEMORY_SEARCH, args=args)
+        context = ToolContext(self.claim.assignment.task_id, agent, call.id, call.id, 1, step_id=asked.step_id)
+        try:
+            found: Any = self.engine.services.toolbox.run(self.team, call, None, context).result.result
+        except TransientError as error:
+            _log.warning("a summary of task %s keeps no passages: %s", context.task_id, error)
+            return ()
+        hits = found["hits"] if isinstance(found, dict) else found or []  # None of a search that failed
+        lines = [f"[step {hit['seq']}, {hit['agent_name']}] {hit['snippet']}" for hit in hits if 0 < hit["seq"] < until]
+        return tuple(lines[:MAX_KEPT])
+
+    def _store(self, ready: Ready, until: int, text: str, reply: Reply, kept: tuple[str, ...]) -> Ready:
         """Store the summary. If another attempt has stored one, return that one with the usage of both."""
         used = {"steps": 1, "seconds": reply.duration_ms / 1000}
         usage = usage_at(self.profile, reply.usage).model_copy(update=used)
-        made = HistorySummary(until=until, text=text, profile=self.profile_name, usage=usage)
+        made = HistorySummary(until=until, text=text, profile=self.profile_name, usage=usage, kept=kept)
         self.engine.workspace.files.create(self._path(until), made.model_dump_json().encode())
         return Ready(self._stored(until) or made, ready.usage.plus(usage))
 

@@ -21,7 +21,7 @@ from typing import assert_never
 
 from roboco.domain.decision.decide import limit_step
 from roboco.domain.history.part import TextPart
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.pending_turn import restart_turn
 from roboco.engine.coordinate.switched_off import turn_work
@@ -43,6 +43,7 @@ from roboco.engine.run.deferral import (
 from roboco.engine.run.failed_turn import error_text, try_later
 from roboco.engine.run.hand_over import hand_over_turn
 from roboco.engine.run.other_choice import first_choice, next_choice
+from roboco.engine.run.remote_turn import RemoteTurn
 from roboco.engine.run.reply import StepContent, content_of_failure, content_of_reply
 from roboco.engine.run.request import Choice, PreparedRequest, embed_files, prepare_request
 from roboco.engine.run.summarize import (
@@ -220,6 +221,8 @@ def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice)
             return defer_for_rate_limit(turn, prepared.request.profile, admission.seconds)
         tickets.release_tickets(engine.services, turn.team, claim.assignment.task_id, claim.snapshot)
     request = embed_files(engine.workspace, claim.assignment.task_id, prepared.request)
+    if profile.provider == REMOTE_AGENT:
+        request = replace(request, remote=RemoteTurn(engine.workspace.files, claim.assignment, turn.cancellation))
     spent = TokenUsage(prepared.memory.tokens + choice.spent.tokens_in, choice.spent.tokens_out)
     output = TokenStream(engine, claim, turn.cancellation, spent, choice.chunks, turn.team.holds_text)
     stream = engine.services.call_model(request, output.listener(request.profile))

@@ -15,8 +15,6 @@ from ag_ui.core import Message, ResumeEntry, RunAgentInput, ToolMessage
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 
-from roboco.client.task import Task
-from roboco.domain.history.shared_state import STATE, changed_state
 from roboco.gateway.access import Caller
 from roboco.gateway.agui.run_stream import Event, RunStream
 from roboco.gateway.answers.answer_stream import AnswerStream
@@ -34,9 +32,9 @@ from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned, Turn
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.rest.parameters import TeamName
-from roboco.gateway.rest.responses import problems
+from roboco.gateway.rest.responses import STREAMED, problems
 
-router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute, responses=problems(404, 409, 413))
+router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute, responses=problems(404, 409))
 ThreadId = Annotated[str, Path(min_length=1, max_length=255)]
 
 
@@ -44,7 +42,7 @@ class RunRequest(WellFormedBody, RunAgentInput):
     """A run of AG-UI."""
 
 
-@router.post("/{team}", summary="Run a team in a thread", response_class=Response)
+@router.post("/{team}", summary="Run a team in a thread", response_class=Response, responses=STREAMED)
 async def run_team(request: Request, team: TeamName, body: RunRequest, caller: Caller, gateway: TheGateway) -> Response:
     """Bring the last message, results or decisions of a thread to a team, and return the events of its answer."""
     caller.require(Scope.READ)
@@ -55,7 +53,7 @@ async def run_team(request: Request, team: TeamName, body: RunRequest, caller: C
         chat = await chat_of(gateway, caller, team, body.thread_id)
         accepted, run = await _accept(await _turn_request(request, team, body, caller, gateway), chat, body)
         head = ResponseHead(named_task(caller, accepted.task), team)
-        values = await gateway.calls.histories.run(_values, accepted.task) if chat.tasks else None
+        values = await gateway.calls.histories.run(accepted.task.shared_state) if chat.tasks else None
         answer = AnswerStream(head, accepted.start)
         files = f"{request.scope.get('root_path', '')}/v1/tasks/{head.task_id}/files"
         stream = RunStream(answer, run, values, files)
@@ -114,13 +112,18 @@ async def _accept(request: TurnRequest, chat: Chat, body: RunAgentInput) -> tupl
 def _answer(entry: ResumeEntry) -> Answer:
     """Return what a person says of a call with an unknown outcome, or the decision on another call."""
     payload = entry.payload if isinstance(entry.payload, dict) else {}
-    if entry.status == "resolved" and isinstance(payload.get("happened"), bool):
-        return Resolved(entry.interrupt_id, payload["happened"], payload.get("result"))
-    approved = entry.status == "resolved" and payload.get("approved") is True
-    args = payload.get("editedArgs")
+    reason, args = str(payload.get("reason") or ""), payload.get("editedArgs")
     if args is not None and not isinstance(args, dict):
         raise wrong_parameter("resume", "editedArgs must be an object")
-    return Decided(entry.interrupt_id, approved, str(payload.get("reason") or ""), args)
+    match entry.status, payload:
+        case "resolved", {"happened": bool(happened)}:
+            return Resolved(entry.interrupt_id, happened, payload.get("result"))
+        case "resolved", {"approved": bool(approved)}:
+            return Decided(entry.interrupt_id, approved, reason, args)
+        case "cancelled", _:
+            return Decided(entry.interrupt_id, False, reason)
+        case _:
+            raise wrong_parameter("resume", "payload must have approved, or happened, as its responseSchema says")
 
 
 def _plain(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
@@ -154,11 +157,3 @@ async def _frames(
 
 def _frame(event: Event) -> bytes:
     return f"data: {event.model_dump_json(by_alias=True)}\n\n".encode()
-
-
-def _values(task: Task) -> dict[str, Any]:
-    """Return the values that the task shares. Cost: its history."""
-    values: dict[str, Any] = {}
-    for step in task.steps():
-        values = changed_state(values, step.metadata.get(STATE))
-    return values

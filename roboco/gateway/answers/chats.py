@@ -7,7 +7,8 @@
 
 A client sends all messages with each request. Of a chat with a task only the last one counts: the history has the rest.
 The id of an assistant's message names the answer after which the request continues. What if a request arrives twice:
-its message has the same inbox item, and counts once; an answer that is asked for again twice has two branches.
+its message has the same inbox item, or is that of the newest branch, and counts once. An answer that is asked for again
+twice has two branches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,13 @@ from typing import Any, Final
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.ids import qualified_id
+from roboco.errors import Erased, UsageError
 from roboco.gateway.answers.ids import ITEM_PREFIX, first_task_id, response_of, task_id_of_branch
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import is_stored
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
-from roboco.gateway.openai.ids import shown_task_id
+from roboco.gateway.openai.ids import ResponseId, shown_task_id
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
@@ -66,15 +68,23 @@ class Chat:
 
 async def chat_of(gateway: Gateway, caller: Principal, team: str, chat: str) -> Chat:
     """Return the chat. Cost: reads of summaries, with the logarithm of the number of its branches."""
-    first = first_task_id(caller.tenant, team, chat)
+    return await chat_of_task(gateway, caller, first_task_id(caller.tenant, team, chat))
+
+
+async def chat_of_task(gateway: Gateway, caller: Principal, first: str) -> Chat:
+    """Return the chat that begins with this task."""
     return Chat(gateway, caller, first, await gateway.calls.reads.run(_count, gateway, caller, first))
 
 
 def _count(gateway: Gateway, caller: Principal, first: str) -> int:
-    """Return the number of tasks of a chat: they are numbered without gaps."""
+    """Return the number of tasks of a chat: they are numbered without gaps. Erased ones count."""
 
     def exists(number: int) -> bool:
-        return gateway.exists(qualified_id(caller.tenant, task_id_of_branch(first, number)))
+        try:
+            gateway.orchestrator.stored_task(qualified_id(caller.tenant, task_id_of_branch(first, number)))
+        except UsageError as error:
+            return isinstance(error, Erased)
+        return True
 
     known, unknown = 0, 1
     while unknown <= MAX_BRANCHES and exists(unknown):
@@ -114,18 +124,42 @@ async def accept(
     found = (response_of(str(one.get("id"))) for one in reversed(messages) if one.get("role") == "assistant")
     previous = next((one for one in found if one is not None and chat.has(one.task_id)), None)
     identity = canonical_json([chat.first, last.get("id"), turn.prompt, again, len(messages) if again else 0])
-    repetition = _ChatRepetition(chat.caller, sha256(identity), identity, 0, 0.0, next_task=chat.next)
+    repetition = _ChatRepetition(chat.caller, sha256(identity), identity, 0, 0.0)
     request = replace(request, turn=turn, repetition=repetition)
     if previous is None and chat.tasks and not again and len(messages) > 1:
         return await _send_to_newest(request, chat), ""
+    return await _accept_in_branch(request, repetition, chat, previous, again), ""
+
+
+async def _accept_in_branch(
+    request: TurnRequest, repetition: _ChatRepetition, chat: Chat, previous: ResponseId | None, again: bool
+) -> AcceptedTurn:
+    """Bring the message to its task: it may have begun the newest branch. If its next one is taken, try that after."""
+    branches = [chat.newest] if chat.tasks > 1 and not again else []
+    for branch in (*branches, chat.next):
+        request = replace(request, repetition=replace(repetition, next_task=branch))
+        try:
+            return await _accept_message(request, chat, previous, again)
+        except (Problem, Erased) as error:  # the newest branch may be erased
+            if isinstance(error, Problem) and error.code != accepting.KEY_REUSED:
+                raise
+            refused = error
+    now = await chat_of_task(chat.gateway, chat.caller, chat.first)
+    if now.tasks <= chat.tasks:
+        raise refused
+    return await _accept_in_branch(request, repetition, now, previous, again)
+
+
+async def _accept_message(request: TurnRequest, chat: Chat, previous: ResponseId | None, again: bool) -> AcceptedTurn:
+    """Bring the message after an answer, or a first one, to its task, or to a branch with the id of the request."""
     if previous is None:
-        return await _accept_first(request, chat, again), ""
+        return await _accept_first(request, chat, again)
     try:
-        return await accepting.accept_after_response(request, previous), ""
+        return await accepting.accept_after_response(request, previous)
     except Problem as problem:
         if problem.code != "response_in_progress":
             raise
-        return await _send_to_newest(request, chat), ""
+        return await _send_to_newest(request, chat)
 
 
 async def _accept_first(request: TurnRequest, chat: Chat, again: bool) -> AcceptedTurn:
@@ -136,14 +170,18 @@ async def _accept_first(request: TurnRequest, chat: Chat, again: bool) -> Accept
         except Problem as problem:
             if problem.code != accepting.KEY_REUSED:
                 raise
-    return await accepting.accept_new(request, chat.next)
+    return await accepting.accept_new(request, request.repetition.new_task_id())
 
 
 async def _send_to_newest(request: TurnRequest, chat: Chat) -> AcceptedTurn:
     """Send the message to the newest task, which may be at work: its agents read it after their step."""
-    gateway, caller = chat.gateway, chat.caller
+    return await send_to_task(request, await chat.gateway.task(chat.caller, chat.newest))
+
+
+async def send_to_task(request: TurnRequest, task: Task) -> AcceptedTurn:
+    """Send the message to a task that is open."""
+    gateway, caller = request.gateway, request.caller
     caller.require(Scope.CONTROL)
-    task = await gateway.task(caller, chat.newest)
     item_id = request.item_id(task, 0)
     known = await gateway.calls.reads.run(is_stored, task, item_id)  # then its answer is followed from the begin
     cursor = None if known else await gateway.calls.reads.run(task.recent_cursor)

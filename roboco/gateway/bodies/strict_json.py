@@ -27,10 +27,11 @@ class StrictJsonRoute(APIRoute):
 class _StrictRequest(Request):
     async def json(self) -> Any:
         """Return the body. Raise HTTPException 400, which FastAPI lets pass, if a name is repeated."""
-        return json.loads(await self.body(), object_pairs_hook=_unique)
+        return json.loads(await self.body(), object_pairs_hook=unique_names)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these members. Raise HTTPException 400 if a name is repeated."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

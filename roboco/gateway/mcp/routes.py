@@ -1,13 +1,12 @@
 """routes: the MCP server at `/mcp`, by streamable HTTP without sessions, and its metadata for OAuth.
 
-    request ─► AccessMiddleware ─► caller (401 names the metadata) ─► MCP's transport ─► `team_tools.py`
+    request ─► AccessMiddleware ─► caller (401 names the metadata) ─► MCP's transport ─► `task_extension.py`
 
 No session is kept, so that any gateway process answers any request.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from typing import Any, cast
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -20,7 +19,8 @@ from starlette.types import Receive, Scope, Send
 from roboco.errors import RobocoError
 from roboco.gateway.access import MAX_BODY
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.mcp.team_tools import Context, TeamTools
+from roboco.gateway.mcp.task_extension import mcp_server
+from roboco.gateway.mcp.team_tools import Context
 from roboco.gateway.principal import ACCESS, Principal
 from roboco.gateway.problem import Problem, not_found, problem_of, problem_response, unavailable
 
@@ -47,7 +47,7 @@ class McpEndpoint:
         # The names and origins of requests are checked before, by AccessMiddleware.
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         self._manager = StreamableHTTPSessionManager(  # it can run once
-            TeamTools(self._gateway, _caller).server(version("roboco")),
+            mcp_server(self._gateway, _caller),
             stateless=True,
             security_settings=security,
             max_request_body_size=MAX_BODY,
@@ -69,7 +69,8 @@ class McpEndpoint:
         if self._manager is None:
             await problem_response(unavailable("the lifespan of the application does not run"))(scope, receive, send)
             return
-        await self._manager.handle_request(scope, receive, send)
+        headers = [(name, value.strip()) for name, value in scope["headers"]]  # not every server strips them
+        await self._manager.handle_request({**scope, "headers": headers}, receive, send)
 
     async def metadata(self, request: Request) -> Response:
         """Return where tokens for the endpoint come from, as RFC 9728 has it. Raise 404 without an OIDC provider."""

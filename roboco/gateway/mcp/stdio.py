@@ -2,13 +2,13 @@
 
 import asyncio
 from dataclasses import replace
-from importlib.metadata import version
 
 from mcp.server.stdio import stdio_server
 
 from roboco.client.orchestrator import Orchestrator
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.mcp.team_tools import Context, TeamTools
+from roboco.gateway.mcp.task_extension import mcp_server
+from roboco.gateway.mcp.team_tools import Context
 from roboco.gateway.principal import LOCAL, Principal
 from roboco.gateway.settings import load_gateway_settings
 
@@ -26,7 +26,7 @@ async def _serve() -> None:
         return caller
 
     try:
-        server = TeamTools(gateway, find_caller).server(version("roboco"))
+        server = mcp_server(gateway, find_caller)
         async with stdio_server() as (reads, writes):
             await server.run(reads, writes, server.create_initialization_options())
     finally:

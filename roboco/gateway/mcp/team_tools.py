@@ -6,12 +6,13 @@
 
 A call whose connection breaks off stops nothing: `roboco_task` reads the task, and stops it. Nothing is stored for a
 call: its state, which the client sends back, is the id of the task, and is checked like any other id.
+`task_extension.py` answers with the id at once, if the client follows tasks.
 """
 
 import asyncio
 import base64
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
 
 from roboco.client.task import Task
 from roboco.client.task_result import TaskResult
@@ -30,18 +32,21 @@ from roboco.domain.stream.event import AgentSelected
 from roboco.domain.stream.item import StreamItem, ToolCallItem
 from roboco.errors import RobocoError, UsageError
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.idempotency import NewTaskId, are_answered
+from roboco.gateway.idempotency import MAX_KEY_CHARS, NewTaskId, are_answered, task_id_of_key
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem, problem_of
+from roboco.gateway.problem import Problem, not_found, problem_of
 from roboco.gateway.teams import team_of_new_task, usable_teams
 
 Context = ServerRequestContext[Any, Any]
 FindCaller = Callable[[Context], Awaitable[Principal]]
 TASK_TOOL: Final = "roboco_task"
+KEY_META: Final = "roboco/idempotency-key"
+"""The member of a call's `_meta` by which a call that is sent again finds its task."""
 MAX_RESOURCE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a resource that is read at once."""
 _PAGE: Final = 100
+_RESPONSE: Final[TypeAdapter[mcp.InputResponse]] = TypeAdapter(mcp.InputResponse)
 _RESULT: Final = {
     "type": "object",
     "properties": {
@@ -85,7 +90,7 @@ class TeamTools:
     """The requests of MCP clients. `find_caller` returns the caller of a request."""
 
     def __init__(self, gateway: Gateway, find_caller: FindCaller) -> None:
-        self._gateway = gateway
+        self.gateway = gateway
         self._find_caller = find_caller
 
     def server(self, version: str) -> Server[Any]:
@@ -95,16 +100,16 @@ class TeamTools:
             version=version,
             instructions=f"Each tool is a team of agents. {TASK_TOOL} reads, continues and stops its tasks.",
             on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
+            on_call_tool=self.call_tool,
             on_list_resources=self._list_resources,
             on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
         )
 
     async def _list_tools(self, ctx: Context, _: mcp.PaginatedRequestParams | None) -> mcp.ListToolsResult:
-        caller = await self._caller(ctx, Scope.READ)
-        with _errors_of_requests():
-            teams = await self._gateway.calls.reads.run(lambda: list(usable_teams(self._gateway, caller)))
+        caller = await self.caller(ctx, Scope.READ)
+        with errors_of_requests():
+            teams = await self.gateway.calls.reads.run(lambda: list(usable_teams(self.gateway, caller)))
         tools = [
             mcp.Tool(
                 name=name,
@@ -118,39 +123,43 @@ class TeamTools:
         own = mcp.Tool(name=TASK_TOOL, description=about, input_schema=_TASK_INPUT, output_schema=_RESULT)
         return mcp.ListToolsResult(tools=[*tools, own])
 
-    async def _call_tool(
+    async def call_tool(
         self, ctx: Context, params: mcp.CallToolRequestParams
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         try:
-            caller = await self._caller(ctx, Scope.READ)
-            async with self._gateway.limits.open_stream(caller):
+            caller = await self.caller(ctx, Scope.READ)
+            async with self.gateway.limits.open_stream(caller):
                 if params.name != TASK_TOOL:
-                    return await self._answer(ctx, caller, await self._begin(caller, params))
+                    return await self._answer(ctx, caller, await self.begin(caller, params))
                 given = params.arguments or {}
                 task = await self._act(caller, given)
                 if given.get("action") == "status":
-                    return await self._gateway.calls.reads.run(_status, caller, task)
+                    return await self.gateway.calls.reads.run(_status, caller, task)
                 answer = await self._answer(ctx, caller, task)
                 if given.get("action") == "stop" and isinstance(answer, mcp.CallToolResult):
                     answer.is_error = False  # the action has succeeded
                 return answer
         except (Problem, RobocoError) as error:
-            return mcp.CallToolResult(content=[mcp.TextContent(text=_error_text(error))], is_error=True)
+            return error_result(error)
 
-    async def _begin(self, caller: Principal, params: mcp.CallToolRequestParams) -> Task:
+    async def begin(self, caller: Principal, params: mcp.CallToolRequestParams) -> Task:
         """Return the task of a call: a new one, one that it continues, or that of the same call before its answers."""
-        gateway, given = self._gateway, params.arguments or {}
+        gateway, given = self.gateway, params.arguments or {}
         if params.request_state is not None:
-            caller.require(Scope.APPROVE)
-            task = await gateway.task(caller, params.request_state)
-            for call_id, response in (params.input_responses or {}).items():
-                await self._decide(caller, task, call_id, response)
+            with errors_of_requests():
+                caller.require(Scope.APPROVE)
+                task = await gateway.task(caller, params.request_state)
+            await self.decide(caller, task, params.input_responses or {})
             return task
         prompt, context = given.get("prompt"), given.get("context")
         if not isinstance(prompt, str) or not isinstance(context or {}, dict):
             raise UsageError("send a text `prompt`, and `context` as an object or not at all")
         caller.require(Scope.SUBMIT)
-        new = NewTaskId(qualified_id(caller.tenant, f"mcp_{uuid.uuid4().hex}"), repeatable=False)
+        key = (params.meta or {}).get(KEY_META)
+        if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY_CHARS):
+            raise UsageError(f"{KEY_META} must be a text of 1 to {MAX_KEY_CHARS} characters")
+        named = f"mcp_{uuid.uuid4().hex}" if key is None else task_id_of_key(caller.tenant or "", key, "mcp")
+        new = NewTaskId(qualified_id(caller.tenant, named), repeatable=key is not None)
 
         def submit() -> Task:
             team = team_of_new_task(gateway, caller, new, params.name)
@@ -160,16 +169,22 @@ class TeamTools:
 
         return await gateway.create_task(caller, new, submit)
 
-    async def _decide(self, caller: Principal, task: Task, call_id: str, response: mcp.InputResponse) -> None:
-        accepted = isinstance(response, mcp.ElicitResult) and response.action == "accept"
-        said = (response.content or {}) if isinstance(response, mcp.ElicitResult) else {}
-        decide = task.approve if accepted and said.get("approve") is True else task.deny
-        await self._gateway.calls.controls.run(decide, call_id, reason=str(said.get("reason") or ""), by=caller.by)
+    async def decide(self, caller: Principal, task: Task, responses: Mapping[str, Any]) -> None:
+        """Bring the responses to the calls that wait for a decision. The others are ignored."""
+        for call in await self.gateway.calls.reads.run(lambda: task.pending_actions().unapproved()):
+            if call.id not in responses:
+                continue
+            response = _RESPONSE.validate_python(responses[call.id])
+            accepted = isinstance(response, mcp.ElicitResult) and response.action == "accept"
+            said = (response.content or {}) if isinstance(response, mcp.ElicitResult) else {}
+            decide = task.approve if accepted and said.get("approve") is True else task.deny
+            reason = str(said.get("reason") or "")
+            await self.gateway.calls.controls.run(decide, call.id, reason=reason, by=caller.by)
 
     async def _act(self, caller: Principal, given: dict[str, Any]) -> Task:
         """Carry out the action of `roboco_task`, and return its task."""
-        task = await self._gateway.task(caller, str(given.get("task_id")))
-        controls, call_id = self._gateway.calls.controls, str(given.get("call_id"))
+        task = await self.gateway.task(caller, str(given.get("task_id")))
+        controls, call_id = self.gateway.calls.controls, str(given.get("call_id"))
         match given.get("action"):
             case "status" | "wait":
                 pass
@@ -179,7 +194,7 @@ class TeamTools:
                 await controls.run(decide, call_id, reason=str(given.get("reason") or ""), by=caller.by)
             case "answer":
                 caller.require(Scope.CONTROL)
-                await self._gateway.admit_message(caller, lambda: are_answered(task, [call_id]))
+                await self.gateway.admit_message(caller, lambda: are_answered(task, [call_id]))
                 await controls.run(task.answer, call_id, given.get("result"), by=caller.by)
             case "stop":
                 caller.require(Scope.CONTROL)
@@ -194,19 +209,19 @@ class TeamTools:
         """Follow the task with progress until it waits or has ended. Return its answer, or what it waits for."""
         progress = await self._until_exit(caller, task, self._follow(ctx, task))
         result = await task.aresult()
-        pending = await self._gateway.calls.reads.run(task.pending_actions)
-        unapproved = await self._gateway.calls.reads.run(pending.unapproved)
+        pending = await self.gateway.calls.reads.run(task.pending_actions)
+        unapproved = await self.gateway.calls.reads.run(pending.unapproved)
         shown = shown_task_id(caller, task.task_id)
-        if unapproved and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        if unapproved and shows_forms(ctx):
             return mcp.InputRequiredResult(
-                input_requests={call.id: _asks(call) for call in unapproved}, request_state=shown
+                input_requests={call.id: approval_form(call) for call in unapproved}, request_state=shown
             )
         await ctx.session.report_progress(progress + 1, None, str(result.status))
-        return _result(shown, result, unapproved)
+        return result_of_call(shown, result, unapproved)
 
     async def _until_exit(self, caller: Principal, task: Task, work: Coroutine[Any, Any, int]) -> int:
         """Return the result of the work. Raise Problem at the exit of this process: the task goes on."""
-        working, exits = asyncio.ensure_future(work), asyncio.ensure_future(self._gateway.closing.wait())
+        working, exits = asyncio.ensure_future(work), asyncio.ensure_future(self.gateway.closing.wait())
         try:
             await asyncio.wait((working, exits), return_when=asyncio.FIRST_COMPLETED)
             if working.done():
@@ -226,16 +241,16 @@ class TeamTools:
                     progress += 1
                     await ctx.session.report_progress(progress, None, message)
                 waits = item.type == "event_status" and item.data.status.waiting
-                if waits and await self._gateway.calls.reads.run(task.is_at_rest):
+                if waits and await self.gateway.calls.reads.run(task.is_at_rest):
                     break
         return progress
 
     async def _list_resources(self, ctx: Context, params: mcp.PaginatedRequestParams | None) -> mcp.ListResourcesResult:
-        caller = await self._caller(ctx, Scope.READ)
+        caller = await self.caller(ctx, Scope.READ)
         cursor = (params.cursor if params is not None else None) or ""
-        with _errors_of_requests():
-            page = await self._gateway.calls.reads.run(
-                lambda: self._gateway.orchestrator.task_page(limit=_PAGE, cursor=cursor, tenant=caller.tenant)
+        with errors_of_requests():
+            page = await self.gateway.calls.reads.run(
+                lambda: self.gateway.orchestrator.task_page(limit=_PAGE, cursor=cursor, tenant=caller.tenant)
             )
         entries = [one for one in page.entries if caller.teams is None or one.team in caller.teams]
         resources = [
@@ -252,40 +267,40 @@ class TeamTools:
     async def _list_templates(
         self, ctx: Context, _: mcp.PaginatedRequestParams | None
     ) -> mcp.ListResourceTemplatesResult:
-        await self._caller(ctx, Scope.READ)
+        await self.caller(ctx, Scope.READ)
         history = mcp.ResourceTemplate(uri_template="roboco://{task_id}/history", name="history")
         files = mcp.ResourceTemplate(uri_template="roboco://{task_id}/files/{name}", name="file")
         return mcp.ListResourceTemplatesResult(resource_templates=[history, files])
 
     async def _read_resource(self, ctx: Context, params: mcp.ReadResourceRequestParams) -> mcp.ReadResourceResult:
-        caller = await self._caller(ctx, Scope.READ)
+        caller = await self.caller(ctx, Scope.READ)
         uri = str(params.uri)
         task_id, _, place = uri.removeprefix("roboco://").partition("/")
-        with _errors_of_requests():
-            task = await self._gateway.task(caller, task_id)
+        with errors_of_requests({"uri": uri}):
+            task = await self.gateway.task(caller, task_id)
             if place == "history":
-                text = await self._gateway.calls.histories.run(_history, task)
+                text = await self.gateway.calls.histories.run(_history, task)
                 return mcp.ReadResourceResult(contents=[mcp.TextResourceContents(uri=uri, text=text)])
             if place.startswith("files/"):
-                data = await self._gateway.calls.files.run(_file, task, place.removeprefix("files/"))
+                data = await self.gateway.calls.files.run(_file, task, place.removeprefix("files/"))
                 blob = base64.b64encode(data).decode()
                 return mcp.ReadResourceResult(contents=[mcp.BlobResourceContents(uri=uri, blob=blob)])
-        raise MCPError(mcp.INVALID_PARAMS, f"no resource {uri[:200]!r}: use roboco://TASK/history or /files/NAME")
+            raise not_found(f"no resource {uri[:200]!r}", "use roboco://TASK/history or /files/NAME")
 
-    async def _caller(self, ctx: Context, scope: Scope) -> Principal:
-        with _errors_of_requests():
+    async def caller(self, ctx: Context, scope: Scope) -> Principal:
+        with errors_of_requests():
             caller = await self._find_caller(ctx)
             caller.require(scope)
         return caller
 
 
 @contextmanager
-def _errors_of_requests() -> Iterator[None]:
-    """Raise MCPError for an error of the block."""
+def errors_of_requests(data: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Raise MCPError, with the data, for an error of the block."""
     try:
         yield
     except (Problem, RobocoError) as error:
-        raise MCPError(mcp.INVALID_PARAMS, _error_text(error)) from None
+        raise MCPError(mcp.INVALID_PARAMS, _error_text(error), data) from None
 
 
 def _error_text(error: Problem | RobocoError) -> str:
@@ -294,12 +309,25 @@ def _error_text(error: Problem | RobocoError) -> str:
     return f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
 
 
-def _asks(call: ToolCall) -> mcp.ElicitRequest:
+def shows_forms(ctx: Context) -> bool:
+    """Return True if the client says that it shows forms, by which its user decides on calls."""
+    named = ctx.session.client_capabilities
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and named is not None and named.elicitation is not None
+
+
+def error_result(error: Problem | RobocoError) -> mcp.CallToolResult:
+    """Return the result of a call that was refused."""
+    return mcp.CallToolResult(content=[mcp.TextContent(text=_error_text(error))], is_error=True)
+
+
+def approval_form(call: ToolCall) -> mcp.ElicitRequest:
+    """Return the form by which a person decides on a call."""
     message = f"{call.tool_name}({canonical_json(call.args)[:2000]}) needs an approval."
     return mcp.ElicitRequest(params=mcp.ElicitRequestFormParams(message=message, requested_schema=_DECISION))
 
 
-def _result(task_id: str, result: TaskResult, unapproved: list[ToolCall]) -> mcp.CallToolResult:
+def result_of_call(task_id: str, result: TaskResult, unapproved: list[ToolCall]) -> mcp.CallToolResult:
+    """Return the result of a team's tool: the task, as it waits or has ended."""
     waits = [{"call_id": call.id, "tool": call.tool_name, "args": call.args} for call in unapproved]
     structured = {
         "task_id": task_id,

@@ -9,9 +9,8 @@ What if a request arrives twice: see `repetition.py`; an answer or decision of a
 process dies after the acceptance, the task goes on, and a repetition of the request finds it.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO, Final
 
@@ -25,8 +24,9 @@ from roboco.domain.team.team import Team
 from roboco.errors import StateConflict, UsageError
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId, is_stored
+from roboco.gateway.openai.conversations import FoundConversation, begin_conversation
 from roboco.gateway.openai.files import check_accepted, store_files
-from roboco.gateway.openai.ids import ResponseId, is_item_of, split_call_id, task_of_conversation, unknown_response
+from roboco.gateway.openai.ids import ResponseId, conversation_id, is_item_of, split_call_id, unknown_response
 from roboco.gateway.openai.problems import unknown_model, wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
@@ -36,8 +36,6 @@ from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, not_found, unavailable
 from roboco.gateway.teams import team_of_fork, team_of_new_task
 
-_NEW_CONVERSATION: Final = re.compile(r"task_[0-9a-f]{32}")
-"""The tasks of conversations that POST /conversations has returned, and that have no message yet."""
 KEY_REUSED: Final = "idempotency_key_reused"
 
 
@@ -92,8 +90,10 @@ class TaskNow:
         return self.steps[-1]
 
 
-async def accept_new(request: TurnRequest, task_id: str | None = None) -> AcceptedTurn:
-    """Submit a new task, or find that of an earlier attempt at the request."""
+async def accept_new(
+    request: TurnRequest, task_id: str | None = None, begin: Callable[[], object] | None = None
+) -> AcceptedTurn:
+    """Submit a new task after `begin`, or find that of an earlier attempt at the request."""
     gateway, caller, repetition = request.gateway, request.caller, request.repetition
     caller.require(Scope.SUBMIT)
     position = len(request.turn.history)
@@ -114,6 +114,8 @@ async def accept_new(request: TurnRequest, task_id: str | None = None) -> Accept
     def submit() -> Task:
         team, attached = _team(request, new), request.turn.files
         check_accepted(team, attached)
+        if begin is not None:
+            begin()
         files = store_files(attached, partial(_has_file, request, new), partial(_upload_early, request, new))
         return gateway.orchestrator.run(team, request.turn.prompt, **options, **files)
 
@@ -156,29 +158,32 @@ def response_of_item(gateway: Gateway, caller: Principal, item_id: str) -> Respo
     raise unknown
 
 
-async def accept_in_conversation(request: TurnRequest, conversation: str) -> AcceptedTurn:
-    """Send the message to the task of a conversation, or submit its first one."""
-    gateway, caller = request.gateway, request.caller
-    task_id = task_of_conversation(conversation)
-    try:
-        task = await gateway.task(caller, task_id)
-    except Problem as problem:
-        if problem.status != 404 or _NEW_CONVERSATION.fullmatch(task_id) is None:
-            raise
-        return await accept_new(request, task_id)
-    state = await gateway.calls.reads.run(read_state, task, 0 if request.repetition.may_repeat else None)
+async def accept_in_conversation(request: TurnRequest, found: FoundConversation, earlier: Turn) -> AcceptedTurn:
+    """Send the message to the task of a conversation, or submit its first one after what is `earlier` in it."""
+    gateway, caller, task, repetition = request.gateway, request.caller, found.task, request.repetition
+    item_id = repetition.item_id(found.whole_id, 0)
+    if task is None:
+        turn = replace(request.turn, history=earlier.history, files=(*earlier.files, *request.turn.files))
+        begin = partial(begin_conversation, gateway, caller, found, f"{item_id} {repetition.digest}")
+        return await accept_new(replace(request, turn=turn), found.task_id, begin)
+    state = await gateway.calls.reads.run(read_state, task, 0 if repetition.may_repeat else None)
     starts = [step.seq for step in state.steps if "item_id" in step.metadata]
     if (known := await _attempted_before(request, task, state, max(starts, default=0))) is not None:
         return known
-    if not starts and (first := await _first_message_again(request, state, task_id)) is not None:
-        return first
+    first_id, _, digest = found.record.first.partition(" ")
+    recent = not starts and state.summary.created_at >= repetition.since(request.immediate)
+    if repetition.may_repeat and first_id == item_id and (recent or repetition.key is not None):
+        if digest != repetition.digest:
+            raise _key_reused("the key was used for the first message of the conversation")
+        return AcceptedTurn(task, ResponseStart(len(earlier.history)))
     caller.require(Scope.CONTROL)
     if state.cursor is not None:
         return await _send(request, task, state)
+    named = conversation_id(found.task_id)
     if state.summary.status.ended:
         remedy = "continue after its last response with previous_response_id, in a branch"
-        raise Problem(409, "ended", f"conversation {conversation!r} has ended", remedy)
-    raise Problem(409, "conversation_locked", f"conversation {conversation!r} is at work", "wait for its response")
+        raise Problem(409, "ended", f"conversation {named!r} has ended", remedy)
+    raise Problem(409, "conversation_locked", f"conversation {named!r} is at work", "wait for its response")
 
 
 def read_state(task: Task, position: int | None) -> TaskNow:
@@ -213,7 +218,7 @@ async def _created(request: TurnRequest, new: NewTaskId, create: Callable[[], Ta
     except StateConflict as error:
         if request.repetition.key is None or not await gateway.calls.reads.run(gateway.exists, new.task_id):
             raise
-        raise _key_reused(error) from error
+        raise _key_reused(str(error)) from error
 
 
 def _has_file(request: TurnRequest, new: NewTaskId, name: str) -> bool:
@@ -248,8 +253,8 @@ def _upload_early(request: TurnRequest, new: NewTaskId, data: BinaryIO, name: st
     request.gateway.orchestrator.upload(new.task_id, data, name, by=request.caller.by)
 
 
-def _key_reused(error: StateConflict) -> Problem:
-    return Problem(422, KEY_REUSED, str(error), "use another Idempotency-Key")
+def _key_reused(detail: str) -> Problem:
+    return Problem(422, KEY_REUSED, detail, "use another Idempotency-Key")
 
 
 async def _attempted_before(request: TurnRequest, task: Task, state: TaskNow, position: int) -> AcceptedTurn | None:
@@ -267,22 +272,6 @@ async def _attempted_before(request: TurnRequest, task: Task, state: TaskNow, po
     if repetition.key is not None:
         await _store_message(request, task, item_id)  # it is stored: this compares the contents
     return AcceptedTurn(task, ResponseStart(found.seq))
-
-
-async def _first_message_again(request: TurnRequest, state: TaskNow, task_id: str) -> AcceptedTurn | None:
-    """Return the response to the first message of a conversation if an earlier attempt has sent that, or None."""
-    repetition = request.repetition
-    recent = state.summary.created_at >= repetition.since(request.immediate)
-    if not repetition.may_repeat or not recent or state.steps[0].text != request.turn.prompt:
-        return None
-    try:
-        return await accept_new(request, task_id)
-    except StateConflict:
-        return None
-    except Problem as problem:
-        if problem.code == KEY_REUSED:
-            return None
-        raise
 
 
 async def _send(request: TurnRequest, task: Task, state: TaskNow) -> AcceptedTurn:
@@ -312,7 +301,7 @@ async def _store_message(request: TurnRequest, task: Task, item_id: str) -> None
     except StateConflict as error:
         if request.repetition.key is None or not await calls.reads.run(is_stored, task, item_id):
             raise
-        raise _key_reused(error) from error
+        raise _key_reused(str(error)) from error
 
 
 def check_within_limits(task: Task) -> None:

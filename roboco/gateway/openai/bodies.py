@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from roboco.domain.conversation import MAX_ITEMS, Metadata
 from roboco.domain.inbox.client_tool import MAX_CLIENT_TOOLS
-from roboco.gateway.bodies.mistakes import FewMistakes
+from roboco.gateway.bodies.mistakes import FewMistakes, WellFormedBody
 
 JsonObject = dict[str, JsonValue]
 
@@ -102,14 +103,28 @@ class ResponseBody(_Body):
         return self.conversation.id if isinstance(self.conversation, ConversationParam) else self.conversation
 
 
-class ConversationBody(FewMistakes):
-    """A request for a new conversation."""
+class MetadataBody(WellFormedBody):
+    """The metadata of a conversation."""
 
     model_config = ConfigDict(extra="forbid")
 
-    items: Annotated[list[JsonObject] | None, Field(max_length=0)] = None
-    """Must be empty: a conversation has no model yet that could read items."""
-    metadata: dict[str, Any] | None = None
+    metadata: Annotated[Metadata | None, Field(max_length=16)] = None
+    """Texts for the client alone."""
+
+
+class ConversationBody(MetadataBody):
+    """A request for a new conversation."""
+
+    items: Annotated[list[JsonObject] | None, Field(max_length=MAX_ITEMS)] = None
+    """The items before its first response."""
+
+
+class ItemsBody(WellFormedBody):
+    """A request to add items."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    items: Annotated[list[JsonObject], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
 Order = Literal["asc", "desc"]

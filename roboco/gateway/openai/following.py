@@ -91,6 +91,7 @@ async def answer_while_connected(
     finally:
         for wait in waits:
             wait.cancel()
+        await asyncio.wait(waits)  # else the work still uses what its caller closes now
 
 
 async def _gone(request: Request) -> None:

@@ -57,8 +57,13 @@ def task_of_conversation(text: str) -> str:
     """Return the task of a conversation. Raise Problem `not_found` if the text is no id of one."""
     task_id = text.removeprefix(_CONVERSATION)
     if not is_task_id(task_id):
-        raise not_found(f"no conversation {text[:200]!r}", "POST /conversations returns a new one")
+        raise unknown_conversation(text)
     return task_id
+
+
+def unknown_conversation(text: str) -> Problem:
+    """Return the Problem of a conversation that does not exist."""
+    return not_found(f"no conversation {text[:200]!r}", "POST /conversations returns a new one")
 
 
 def shown_task_id(caller: Principal, task_id: str) -> str:

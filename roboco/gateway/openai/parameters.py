@@ -43,7 +43,7 @@ RESPONSES: Final[dict[str, object]] = {
 }
 """Parameters of responses with the values that are accepted."""
 _REMEDIES: Final = {
-    "store": "responses are always stored, as the history of a task; use /chat/completions for answers without one",
+    "store": "leave it out: a response is a part of the history of a task, which is kept, as that of a chat is",
     "n": "send the request n times",
     "stop": "the answer of a team is not cut; cut the text in the client",
 }

@@ -91,7 +91,7 @@ def response_at(path: str, problem: Problem, unknown: bool = False) -> Response:
     `unknown` says that no route has the path: a client of OpenAI's API may have another base URL than this API has.
     """
     ours = path.startswith("/openai/")
-    if unknown and (ours or path.endswith(_ROUTES)):
+    if unknown and (ours or any(f"{route}/" in f"{path}/" for route in _ROUTES)):
         named = f"no route {path[:200]!r}"
         problem = not_found(named, "the routes of " + _SERVED if path.startswith(_BASE) else "the base URL of " + _AT)
         return error_response(problem)

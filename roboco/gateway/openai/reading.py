@@ -95,11 +95,12 @@ def input_items(task: Task, head: ResponseHead, position: int) -> list[OutputIte
     return [item for step in (*imported, *response_steps(own)[0]) for item in _input_of(step, head.task_id)]
 
 
-def conversation_items(task: Task, task_id: str) -> list[OutputItem]:
-    """Return the items of a conversation: all input, and all output of its responses."""
+def conversation_items(task: Task, task_id: str, imported: bool) -> list[OutputItem]:
+    """Return the items of a conversation: all input, and all output of its responses; `imported` ones if it says so."""
     return [
         item
         for step in task.steps(0)
+        if imported or not step.is_imported
         for item in (*_input_of(step, task_id), *response_items([step], task_id, typed=False, ended=True))
     ]
 

@@ -7,8 +7,6 @@ different tasks. `Idempotency-Key` makes this exact, for clients of any kind.
 
 Limits: the index is read up to 2,000 tasks that have changed in the time in which the first attempt can have been made.
 If the first attempt was refused, and the caller sent an identical request in that time, its answer is that of this one.
-The first message of a conversation bears no key: a second one that is equal to it in all counts as its repetition, if
-it says so or has any key, and no other message follows the first one, which was sent in that time.
 """
 
 import re

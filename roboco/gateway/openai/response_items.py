@@ -16,12 +16,13 @@ def input_entries(given: str | Sequence[dict[str, Any]]) -> Iterator[Entry]:
         yield Said("user", given)
         return
     for index, item in enumerate(given):
-        entry = _entry(item, f"input.{index}")
+        entry = input_entry(item, f"input.{index}")
         if entry is not None:
             yield entry
 
 
-def _entry(item: dict[str, Any], where: str) -> Entry | None:
+def input_entry(item: dict[str, Any], where: str) -> Entry | None:
+    """Return the entry of an item, or None if the texts around it stand for it. Raise Problem for a wrong one."""
     match item:
         case {"type": "message", "role": role, "content": content}:
             return message_entry(role, content, where)

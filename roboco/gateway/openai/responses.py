@@ -18,6 +18,7 @@ from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import Order, ResponseBody
+from roboco.gateway.openai.conversations import find_conversation
 from roboco.gateway.openai.following import (
     answer_while_connected,
     response_events,
@@ -33,9 +34,10 @@ from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart, ResponseStream
 from roboco.gateway.openai.sse import event_stream
-from roboco.gateway.openai.turn import after_reference, turn_of
+from roboco.gateway.openai.turn import after_reference, earlier_turn, turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
+from roboco.gateway.rest.responses import STREAMED
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
 CANCEL_SECONDS = 5.0
@@ -51,7 +53,7 @@ class _Accepted:
     head: ResponseHead
 
 
-@router.post("/responses", summary="Create a response")
+@router.post("/responses", summary="Create a response", responses=STREAMED)
 async def create_response(request: Request, body: ResponseBody, caller: Caller, gateway: TheGateway) -> Response:
     """Bring a message, or results of functions, to a team, and return its response or a stream of events."""
     caller.require(Scope.READ)
@@ -85,7 +87,7 @@ async def _answer(request: Request, gateway: Gateway, of: _Accepted, held: Async
     return JSONResponse(stream.result)
 
 
-@router.get("/responses/{response_id}", summary="Get a response")
+@router.get("/responses/{response_id}", summary="Get a response", responses=STREAMED)
 async def get_response(
     response_id: str,
     caller: Caller,
@@ -161,13 +163,17 @@ async def _accept(
     conversation, previous = body.conversation_id, body.previous_response_id
     if conversation is not None and previous is not None:
         raise wrong_parameter("previous_response_id", "cannot be combined with conversation")
+    found = None
+    if conversation is not None:
+        found = await gateway.calls.reads.run(find_conversation, gateway, caller, conversation)
+    earlier = earlier_turn(input_entries(found.items if found is not None else []))
     known = conversation is not None or previous is not None
     entries, item_id = after_reference(input_entries(body.input))
     turn = turn_of(entries, "input", known or item_id is not None)
     if item_id is not None and not known and not turn.answers:
         previous = str(await gateway.calls.histories.run(accepting.response_of_item, gateway, caller, item_id))
-    if body.instructions:
-        turn = replace(turn, instructions="\n\n".join(filter(None, (body.instructions, turn.instructions))))
+    given = (earlier.instructions, body.instructions, turn.instructions)
+    turn = replace(turn, instructions="\n\n".join(filter(None, given)))
     options = body.roboco
     continues = conversation is not None or previous is not None or bool(turn.answers)
     accepted = accepting.TurnRequest(
@@ -184,8 +190,8 @@ async def _accept(
         return await answering.accept_answers(accepted, _answered_task(body, turn.answered_task))
     if previous is not None:
         return await accepting.accept_after_response(accepted, ResponseId.parse(previous))
-    if conversation is not None:
-        return await accepting.accept_in_conversation(accepted, conversation)
+    if found is not None:
+        return await accepting.accept_in_conversation(accepted, found, earlier)
     return await accepting.accept_new(accepted)
 
 

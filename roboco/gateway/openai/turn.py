@@ -147,6 +147,13 @@ def turn_of(entries: Iterable[Entry], param: str, continues: bool) -> Turn:
     raise wrong_parameter(param, "must end with a message of the user or with results of functions")
 
 
+def earlier_turn(entries: Iterable[Entry]) -> Turn:
+    """Return the history, the files and the instructions of the entries before the first message of a conversation."""
+    whole = list(entries)
+    instructions = "\n\n".join(entry.text for entry in whole if isinstance(entry, Instructed))
+    return Turn(history=_history(whole), instructions=instructions, files=_files(whole))
+
+
 def _joined_message(entries: Sequence[Entry], param: str) -> str:
     texts = [entry.text for entry in entries if isinstance(entry, Said) and entry.role == "user"]
     if len(texts) < len(entries) or not "".join(texts).strip():

@@ -5,7 +5,7 @@ import {
   lastAssistantMessageIsCompleteWithToolCalls as returned,
 } from "ai"
 
-import { HELLO, LONG_TEXT, TWO, WEATHER, drive, endless, expect, weather } from "./rows.mjs"
+import { BOTH, HELLO, LONG_TEXT, PLACE, TWO, answerTo, drive, endless, expect, hundred, killWorker, weather } from "./rows.mjs"
 
 const root = process.env.OPENAI_BASE_URL.replace("/openai/v1", "")
 
@@ -41,11 +41,17 @@ await drive({
     expect([chat.text, chat.status, chat.messages.length], [HELLO, "ready", 2])
   },
   async stream() {
-    const chat = new Chat("desk")
+    const chat = new Chat("line")
     let pieces = 0
     chat.state.replaceMessage = (at, message) => { pieces += 1; chat.state.messages[at] = structuredClone(message) }
     await chat.sendMessage({ text: "a long one" })
-    expect([chat.text, pieces > 2], [LONG_TEXT, true])
+    const agents = chat.lastMessage.parts.flatMap(({ type, data }) => (type === "data-agent" ? [data.agent] : []))
+    expect([chat.text.slice(0, LONG_TEXT.length), pieces > 2, agents], [LONG_TEXT, true, ["first", "second"]])
+  },
+  async "structured output"() {
+    const chat = new Chat("typed")
+    await chat.sendMessage({ text: "warm, as JSON" })
+    expect(chat.lastMessage.parts.find(({ type }) => type === "data-output").data.value, PLACE)
   },
   async tools() {
     const declared = [{ name: "weather", description: "The weather.", parameters: { type: "object", properties: { city: { type: "string" } } } }]
@@ -56,8 +62,8 @@ await drive({
         void chat.addToolOutput({ tool: toolName, toolCallId, output: weather(input) })
       },
     })
-    await chat.sendMessage({ text: "the weather?" })
-    expect([chat.text.endsWith(WEATHER), chat.messages.length], [true, 2])
+    await chat.sendMessage({ text: "the weather of both?" })
+    expect([chat.text.endsWith(BOTH), chat.messages.length], [true, 2])
   },
   async history() {
     const chat = new Chat("desk")
@@ -91,6 +97,13 @@ await drive({
     await page.resumeStream()
     expect(page.status, "ready")
   },
+  async failure() {
+    const chat = new Chat("desk")
+    await chat.sendMessage({ text: "fail" })
+    expect([chat.status, chat.error.message.includes("the model refuses")], ["error", true])
+    await chat.sendMessage({ text: "again" })
+    expect([chat.status, chat.text.endsWith(": again")], ["ready", true])
+  },
   async cancel() {
     const chat = new Chat("desk")
     const sent = chat.sendMessage({ text: endless("ai") })
@@ -98,5 +111,26 @@ await drive({
     await fetch(`${root}/ai/desk/${chat.id}/stop`, { method: "POST" })
     await sent
     expect([chat.status, chat.text.startsWith("begun")], ["ready", true])
+  },
+  async "killed worker"() {
+    const chat = new Chat("desk")
+    let longest = 0, isVoid = false
+    chat.state.replaceMessage = (at, message) => {
+      chat.state.messages[at] = structuredClone(message)
+      isVoid ||= chat.text.length < longest
+      longest = Math.max(longest, chat.text.length)
+    }
+    const sent = chat.sendMessage({ text: "a long one" })
+    while (longest < 30) await sleep(20)
+    await killWorker()
+    await sent
+    expect([chat.text, chat.status, isVoid], [LONG_TEXT, "ready", true])
+  },
+  async "a hundred runs"() {
+    await Promise.all(hundred("ai").map(async text => {
+      const chat = new Chat("desk")
+      await chat.sendMessage({ text })
+      expect(chat.text, answerTo(text))
+    }))
   },
 })

@@ -6,7 +6,7 @@ from typing import Any
 
 from mcp import Client
 from mcp_types import ElicitResult
-from rows import HELLO, drive, endless, expect
+from rows import HELLO, LONG_TEXT, PLACE, answer_to, drive, endless, expect, hundred, kill_worker
 
 URL = os.environ["OPENAI_BASE_URL"].replace("/openai/v1", "/mcp")
 LEGACY = os.environ["MCP_MODE"] == "legacy"
@@ -63,10 +63,48 @@ async def _cancel() -> None:
         expect((await call).is_error, True)
 
 
+async def _structured() -> None:
+    async with connected() as client:
+        result = await client.call_tool("typed", {"prompt": "warm, as JSON"})
+        expect(result.structured_content["output"], PLACE)
+
+
+async def _failure() -> None:
+    async with connected() as client:
+        result = await client.call_tool("desk", {"prompt": "fail"})
+        expect((result.is_error, "the model refuses" in result.content[0].text), (True, True))
+
+
+async def _killed_worker() -> None:
+    killed = []
+
+    async def progress(_done: float, _total: float | None, message: str | None) -> None:
+        if not killed:
+            killed.append(asyncio.ensure_future(asyncio.to_thread(kill_worker)))
+
+    async with connected() as client:
+        result = await client.call_tool("desk", {"prompt": "a long one"}, progress_callback=progress)
+        await killed[0]
+    expect(result.structured_content["text"], LONG_TEXT)
+
+
+async def _hundred() -> None:
+    async def one(client: Client, prompt: str) -> None:
+        result = await client.call_tool("desk", {"prompt": prompt})
+        expect(result.structured_content["text"], answer_to(prompt))
+
+    async with connected() as client:
+        await asyncio.gather(*(one(client, prompt) for prompt in hundred(os.environ["MCP_NAME"])))
+
+
 drive(
     {
         "plain": lambda: asyncio.run(_plain()),
         "stream": lambda: asyncio.run(_stream()),
+        "structured output": lambda: asyncio.run(_structured()),
+        "failure": lambda: asyncio.run(_failure()),
+        "killed worker": lambda: asyncio.run(_killed_worker()),
+        "a hundred runs": lambda: asyncio.run(_hundred()),
         "approval": lambda: asyncio.run(_approval()),
         "cancel": lambda: asyncio.run(_cancel()),
     }

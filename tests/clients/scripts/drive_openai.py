@@ -81,6 +81,14 @@ def history() -> None:
     messages = [*said("one"), {"role": "assistant", "content": "1"}, *said("two")]
     completion = client.chat.completions.create(model="desk", messages=messages)
     expect(completion.choices[0].message.content, "helper answers message 2: two")
+    conversation = client.conversations.create(items=messages[:1], metadata={"topic": "matrix"}).id
+    added = client.conversations.items.create(conversation, items=[*messages[1:2], *said("wrong")])
+    client.conversations.items.delete(added.last_id, conversation_id=conversation)
+    third = client.responses.create(model="desk", input="two", conversation=conversation)
+    expect(third.output_text, "helper answers message 2: two")
+    expect(len(list(client.conversations.items.list(conversation, limit=3))), 4)
+    expect(client.conversations.update(conversation, metadata={"topic": "b"}).metadata, {"topic": "b"})
+    expect(client.conversations.delete(conversation).deleted, True)
 
 
 def cancel() -> None:

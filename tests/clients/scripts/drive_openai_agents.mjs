@@ -1,6 +1,9 @@
 // openai-agents of npm, with responses, and with chat completions where it says so.
 
-import { Agent, MemorySession, OpenAIChatCompletionsModel, run, setTracingDisabled, tool } from "@openai/agents"
+import {
+  Agent, MemorySession, OpenAIChatCompletionsModel, OpenAIConversationsSession, run, setTracingDisabled,
+  startOpenAIConversationsSession, tool,
+} from "@openai/agents"
 import OpenAI from "openai"
 import { z } from "zod"
 
@@ -30,9 +33,18 @@ await drive({
     expect((await run(new Agent({ ...settings, modelSettings }), "Hello")).finalOutput, HELLO)
   },
   async history() {
-    const session = new MemorySession()
-    await run(agent, "one", { session })
-    expect((await run(agent, "two", { session })).finalOutput, TWO)
+    for (const session of [new MemorySession(), new OpenAIConversationsSession()]) {
+      await run(agent, "one", { session })
+      for (const _ of [1, 2]) {  // the second time after the first was undone
+        expect((await run(agent, "two", { session })).finalOutput, TWO)
+        expect([(await session.popItem()).role, (await session.popItem()).role], ["assistant", "user"])
+      }
+      await session.clearSession()
+      expect(await session.getItems(), [])
+    }
+    const conversationId = await startOpenAIConversationsSession()
+    await run(agent, "one", { conversationId })
+    expect((await run(agent, "two", { conversationId })).finalOutput, TWO)
   },
   async cancel() {
     const model = new OpenAIChatCompletionsModel(new OpenAI({ defaultHeaders: STOP }), "desk")

@@ -8,12 +8,14 @@ from agents import (
     Agent,
     ModelSettings,
     OpenAIChatCompletionsModel,
+    OpenAIConversationsSession,
     RunConfig,
     Runner,
     SQLiteSession,
     function_tool,
     set_tracing_disabled,
 )
+from agents.memory.openai_conversations_session import start_openai_conversations_session
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseTextDeltaEvent
 from pydantic import BaseModel
@@ -63,10 +65,19 @@ async def parameters() -> None:
 
 
 async def history() -> None:
-    session = SQLiteSession("matrix")
-    await Runner.run(agent, "one", session=session, run_config=QUIET)
-    second = await Runner.run(agent, "two", session=session, run_config=QUIET)
-    expect(second.final_output, "helper answers message 2: two")
+    for session in (SQLiteSession("matrix"), OpenAIConversationsSession()):
+        await Runner.run(agent, "one", session=session, run_config=QUIET)
+        for _ in range(2):  # the second time after the first was undone
+            second = await Runner.run(agent, "two", session=session, run_config=QUIET)
+            expect(second.final_output, "helper answers message 2: two")
+            expect([(await session.pop_item())["role"] for _ in range(2)], ["assistant", "user"])
+        expect(len(await session.get_items()), 2)
+        await session.clear_session()
+        expect(await session.get_items(), [])
+    conversation = await start_openai_conversations_session()
+    for number in (1, 2):
+        found = await Runner.run(agent, "again", conversation_id=conversation, run_config=QUIET)
+        expect(found.final_output, f"helper answers message {number}: again")
 
 
 async def cancel() -> None:

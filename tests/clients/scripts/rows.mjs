@@ -6,7 +6,13 @@ export const LONG_TEXT = Array.from({ length: 60 }, (_, number) => `word ${numbe
 export const PLACE = { city: "Bonn", degrees: 21 }
 export const STOP = { "X-Roboco-On-Disconnect": "stop" }
 export const WEATHER = "The result is sun in Bonn."
+export const BOTH = "The results are ['sun in Bonn', 'sun in Rome']."
 export const endless = name => `endless for ${name}.`
+/** The prompts and the answers of a hundred tasks at once. */
+export const hundred = name => Array.from({ length: 100 }, (_, number) => `one of a hundred for ${name}: ${number}.`)
+export const answerTo = prompt => `helper answers message 1: ${prompt}`
+/** Let the runner kill the worker, once each client has text. */
+export const killWorker = () => fetch(process.env.KILL)
 export const weather = ({ city }) => `sun in ${city}`
 
 export function expect(found, expected) {

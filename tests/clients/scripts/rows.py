@@ -4,10 +4,12 @@ It is imported where the client is installed, and needs no other package.
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.request import urlopen
 
 HELLO = "helper answers message 1: Hello"
 LONG_TEXT = "".join(f"word {number}, " for number in range(60))
@@ -33,6 +35,22 @@ def expect_pieces(pieces: Iterable[str | None], whole: str = LONG_TEXT) -> None:
 def endless(name: str) -> str:
     """Return a prompt whose answer does not end for minutes. The runner finds its task by the name."""
     return f"endless for {name}."
+
+
+def hundred(name: str) -> list[str]:
+    """Return the prompts of a hundred tasks at once. The runner finds the tasks by the name."""
+    return [f"one of a hundred for {name}: {number}." for number in range(100)]
+
+
+def answer_to(prompt: str) -> str:
+    """Return the answer to a prompt."""
+    return f"helper answers message 1: {prompt}"
+
+
+def kill_worker() -> None:
+    """Let the runner kill the worker, once each client has begun."""
+    with urlopen(os.environ["KILL"], timeout=120):
+        pass
 
 
 def weather(city: str) -> str:

@@ -1,12 +1,17 @@
 """Requests of chats and of MCP clients that are hostile, or beyond the rights and limits of their caller."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from roboco.errors import TransientError
+from roboco.gateway.answers.chats import Chat, Message, accept, chat_of
 from roboco.gateway.answers.ids import first_task_id
-from tests.support.gateway_rest import KEY, LAB, RestWorld
+from roboco.gateway.openai.accepting import TurnRequest
+from roboco.gateway.openai.repetition import Repetition
+from roboco.gateway.openai.turn import Turn
+from tests.support.gateway_rest import CALLERS, KEY, LAB, RestWorld
 from tests.support.memory_ports.model import says
 
 UI = '{"id": "c", "messages": [{"role": "user", "id": %s, "parts": [{"type": "text", "text": "go"}]}], "tools": %s}'
@@ -49,6 +54,34 @@ def test_an_answer_without_a_list_of_parts_is_refused(rest: RestWorld) -> None:
 def test_thousands_of_mistakes_of_a_run_are_not_listed(rest: RestWorld) -> None:
     body = f'{{"threadId": "c", "runId": "r", "messages": [{",".join(["1"] * 20_000)}]}}'
     assert "mistakes, too many to list them" in send(rest, "/agui/desk", body).text
+
+
+def test_branches_that_begin_at_the_same_moment_are_two_tasks_and_an_erased_one_keeps_its_number(
+    rest: RestWorld,
+) -> None:
+    first, gateway, caller = first_task_id("acme", "desk", "c"), rest.app.state.gateway, CALLERS["acme"]
+    rest.run(f"acme:{first}")
+    request = TurnRequest(gateway, caller, Repetition(caller, "", None, 0, 0.0), "desk", Turn(), True, {}, {})
+
+    def begin(text: str, chat: Chat) -> str:
+        earlier: Message = {"role": "assistant", "id": f"msg_{first}_0", "parts": []}
+        message = {"role": "user", "id": text, "parts": [{"type": "text", "text": text}]}
+        assert rest.client.portal is not None
+        turn, _ = rest.client.portal.call(partial(accept, request, chat, [earlier, message], False))
+        return turn.task.task_id
+
+    both = Chat(gateway, caller, first, 1)  # as both requests have counted
+    assert [begin(text, both) for text in ("one", "two", "one")] == [f"acme:{first}_{number}" for number in (2, 3, 2)]
+    for number in (2, 3):
+        path = f"/v1/operations/erasures/acme:{first}_{number}"
+        rest.client.post(path, json={"stop": True}, headers={KEY: "local"})
+    for _ in range(3):
+        rest.world.sweep()
+        rest.world.clock.move(400)
+    assert rest.get(f"/v1/tasks/{first}_2").status_code == 410
+    assert rest.client.portal is not None
+    counted = rest.client.portal.call(chat_of, gateway, caller, "desk", "c")
+    assert begin("three", counted) == f"acme:{first}_4"
 
 
 def call_mcp(rest: RestWorld, method: str, caller: str = "acme", **params: Any) -> Any:
@@ -118,3 +151,50 @@ def test_the_state_of_an_mcp_call_reaches_no_other_tenants_task(rest: RestWorld)
         answer = call_mcp(rest, "tools/call", caller, **given)
         assert "no task" in answer.text or "lacks the scope" in answer.text
     assert rest.orchestrator.task(task_id).pending_actions().unapproved() == [call]
+
+
+def call_task(
+    rest: RestWorld, method: str, caller: str = "acme", forms: bool = True, more_meta: Any = None, **params: Any
+) -> Any:
+    """Return the response to a request about a task of MCP, by a client that names the extension for tasks."""
+    prefix, version = "io.modelcontextprotocol", "2026-07-28"
+    named: dict[str, Any] = {"extensions": {f"{prefix}/tasks": {}}, **({"elicitation": {"form": {}}} if forms else {})}
+    meta = {f"{prefix}/protocolVersion": version, f"{prefix}/clientCapabilities": named}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta | (more_meta or {}), **params}}
+    name = params.get("name") or params["taskId"]
+    headers = {"mcp-protocol-version": version, "mcp-method": method, "mcp-name": name}
+    return rest.post("/mcp", body, caller, accept="application/json, text/event-stream", **headers).json()
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+@pytest.mark.parametrize(("caller", "detail"), [("other", "no task"), ("none", "lacks the scope")])
+def test_a_task_of_mcp_is_one_of_its_callers(rest: RestWorld, method: str, caller: str, detail: str) -> None:
+    task_id = rest.run("acme:t", says("", ("ship", {})))
+    more = {"inputResponses": {}} if method == "tasks/update" else {}
+    assert detail in call_task(rest, method, caller, taskId="t", **more)["error"]["message"]
+    assert not rest.orchestrator.task(task_id).summary().status.ended
+
+
+def test_a_task_of_mcp_asks_by_a_form_a_client_that_shows_forms(rest: RestWorld) -> None:
+    task = rest.orchestrator.task(rest.run("acme:t", says("", ("ship", {}))))
+    [call] = task.pending_actions().unapproved()
+    without = call_task(rest, "tasks/get", forms=False, taskId="t")["result"]
+    assert [one["call_id"] for one in without["result"]["structuredContent"]["waits_for"]] == [call.id]
+    asked = call_task(rest, "tasks/get", taskId="t")["result"]
+    assert (asked["status"], list(asked["inputRequests"])) == ("input_required", [call.id])
+    accepted = {"action": "accept", "content": {"approve": True}}
+    for _ in range(2):
+        answers = {"unknown": {"any": "thing"}, call.id: accepted}
+        assert "error" not in call_task(rest, "tasks/update", taskId="t", inputResponses=answers)
+    assert task.pending_actions().unapproved() == []
+
+
+def test_a_repeated_call_of_mcp_with_a_key_is_one_task(rest: RestWorld) -> None:
+    def begin(prompt: str, key: object) -> Any:
+        meta = {"roboco/idempotency-key": key}
+        return call_task(rest, "tools/call", name="desk", arguments={"prompt": prompt}, more_meta=meta)["result"]
+
+    assert begin("go", "k")["taskId"] == begin("go", "k")["taskId"] != begin("go", "l")["taskId"]
+    assert begin("other", "k")["isError"]
+    assert begin("go", "k" * 256)["isError"]
+    assert begin("go", 7)["isError"]

@@ -17,6 +17,12 @@ ROUTES = [
     ("POST", "/responses/resp_{}_0/cancel", None),
     ("DELETE", "/responses/resp_{}_0", None),
     ("GET", "/conversations/conv_{}", None),
+    ("POST", "/conversations/conv_{}", {"metadata": {"a": "b"}}),
+    ("DELETE", "/conversations/conv_{}", None),
+    ("GET", "/conversations/conv_{}/items", None),
+    ("POST", "/conversations/conv_{}/items", {"items": [{"role": "user", "content": "a"}]}),
+    ("GET", "/conversations/conv_{}/items/msg_1", None),
+    ("DELETE", "/conversations/conv_{}/items/msg_1", None),
     ("POST", "/responses", {"model": "desk", "input": "a", "previous_response_id": "resp_{}_0"}),
     ("POST", "/responses", {"model": "desk", "input": "a", "conversation": "conv_{}"}),
     (
@@ -72,3 +78,15 @@ def test_a_task_of_another_team_is_unknown(rest: RestWorld, route: tuple[str, st
     assert answer.status_code == 201
     rest.world.settle("acme:t2")
     assert ask(rest, "desk", route, "t2").status_code == 404
+
+
+def test_a_key_names_the_profile_of_its_side_requests(rest: RestWorld) -> None:
+    """Teams without a profile of this name have no utility model for it, and other keys none of this team."""
+    names = {caller: rest.get(f"{PREFIX}/models", caller).json()["data"] for caller in ("front", "acme")}
+    found = {caller: [one["id"] for one in models] for caller, models in names.items()}
+    assert found == {"front": ["desk", "lab", "desk:utility"], "acme": ["desk", "lab"]}
+    body = {"model": "desk:utility", "input": "a title", "background": True}
+    assert rest.post(f"{PREFIX}/responses", body, "acme").status_code == 404
+    created = rest.post(f"{PREFIX}/responses", body, "front").json()
+    team = rest.orchestrator.task(f"acme:{created['conversation']['id'].removeprefix('conv_')}").team()
+    assert [(agent.model, agent.tools) for agent in team.agents] == [("good", ())]

@@ -114,12 +114,14 @@ def test_a_run_that_edits_the_arguments_of_a_call_approves_it_with_these(own_gat
     [asked] = list(post(own_gateway, "/agui/guarded", {**run, "messages": [said]}))[-1]["outcome"]["interrupts"]
     assert "editedArgs" in asked["responseSchema"]["properties"]
 
-    def resume(edited: Any) -> list[dict[str, Any]]:
-        payload = {"approved": True, "editedArgs": edited}
+    def resume(edited: Any, decision: str = "approved") -> list[dict[str, Any]]:
+        payload = {decision: True, "editedArgs": edited}
         entry = {"interruptId": asked["id"], "status": "resolved", "payload": payload}
         return list(post(own_gateway, "/agui/guarded", {**run, "resume": [entry]}))
 
     with pytest.raises(HTTPError, match="400"):
         resume("7")
+    with pytest.raises(HTTPError, match="400"):
+        resume({"a": 3, "b": 4}, "aproved")
     seen = resume({"a": 3, "b": 4})
     assert [event["content"] for event in seen if event["type"] == "TOOL_CALL_RESULT"] == ["7"]

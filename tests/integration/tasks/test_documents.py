@@ -25,6 +25,8 @@ from tests.support.toolboxes import toolbox_of
 
 TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "You research."}]}
 BOOKED = {"time": "Tuesday"}
+VERDICT = '{"verdict":"APPROVED"}'
+WAVES = "Waves come and go. For sailors, write about the wind and the stars. "
 
 
 def responder(request: Request) -> Reply:
@@ -32,7 +34,7 @@ def responder(request: Request) -> Reply:
     if request.system.startswith("You research"):
         return Reply(text=f"News about: {request.last_user}")
     if request.system.startswith("You review"):
-        return Reply(text="APPROVED")
+        return Reply(text=VERDICT)
     if "Book a table" in request.system:
         return _booked(request)
     if request.system.startswith("Answer."):
@@ -41,8 +43,8 @@ def responder(request: Request) -> Reply:
     if "Name a city." in json.dumps(request.messages):
         return Reply(text="Oslo lies at the sea. ")
     if request.count("assistant") == 0:
-        return Reply(tool_calls=[("word_count", {"text": "waves come and go"})])
-    return Reply(text=f"Waves come and go, in {request.tool_results[0][1]} words. ")
+        return Reply(tool_calls=[("reader_interests", {"readers": "sailors"})])
+    return Reply(text=f"Waves come and go. {request.tool_results[0][1]} ")
 
 
 def _booked(request: Request) -> Reply:
@@ -113,7 +115,7 @@ def test_service_without_a_stack_ends_with_one_line(tmp_path: Path) -> None:
 @pytest.mark.workers
 def test_service_prints_the_text_of_the_team(stack: StackOfDocuments) -> None:
     before = {task.task_id for task in stack.orchestrator.tasks()}
-    assert stack.python("service.py") == "Waves come and go, in 4 words. APPROVEDcompleted\n"
+    assert stack.python("service.py") == f"{WAVES}{VERDICT}completed\n"
     [task_id] = {task.task_id for task in stack.orchestrator.tasks()} - before
     history = stack.folder / "workspace" / task_id / "history.jsonl"
     stack.python("check.py", history)
@@ -126,14 +128,14 @@ def test_service_prints_the_text_of_the_team(stack: StackOfDocuments) -> None:
 @pytest.mark.workers
 def test_command_of_the_front_page_runs_the_team(stack: StackOfDocuments) -> None:
     [command] = [one.text for one in examples() if one.text.startswith("ROBOCO_TOOL_MODULES=shop_tools roboco run")]
-    assert "Waves come and go, in 4 words." in stack.run("bash", "-euc", command)
+    assert WAVES.strip() in stack.run("bash", "-euc", command)
 
 
 @pytest.mark.workers
 def test_follower_prints_a_task_from_its_beginning(stack: StackOfDocuments) -> None:
     team = parse_team(yaml.safe_load((stack.folder / "team.yaml").read_text()))
     stack.orchestrator.run(team, "the sea", task_id="order-17", context={"audience": "sailors"})
-    assert stack.python("follower.py") == "Waves come and go, in 4 words. APPROVEDcompleted\n"
+    assert stack.python("follower.py") == f"{WAVES}{VERDICT}completed\n"
 
 
 @pytest.mark.workers
@@ -155,12 +157,12 @@ def test_functions_are_agents(stack: StackOfDocuments, prompt: str, agents: list
 
 @pytest.mark.workers
 def test_booking_achieves_its_goal_after_an_interruption(stack: StackOfDocuments) -> None:
-    assert stack.python("booking.py") == f"APPROVED {BOOKED} 0.0\n"
+    assert stack.python("booking.py") == f"{VERDICT} {BOOKED} 0.0\n"
 
 
 @pytest.mark.workers
 def test_imported_messages_are_continued_as_a_conversation(stack: StackOfDocuments) -> None:
-    assert stack.python("continued.py") == "APPROVED user_turn\n"
+    assert stack.python("continued.py") == f"{VERDICT} user_turn\n"
     until(lambda: any(stack.orchestrator.tasks(status="user_turn")), 60, "the task is in the index as a waiting one")
     stack.orchestrator.task(next(stack.orchestrator.tasks(status="user_turn")).task_id).stop()
 
@@ -333,7 +335,7 @@ asyncio.run(main())
 
 @pytest.mark.workers
 def test_routes_of_a_fastapi_service_start_follow_and_stop(stack: StackOfDocuments) -> None:
-    assert "'status': 'completed', 'text': 'APPROVED'" in stack.python("-c", FASTAPI)
+    assert f"'status': 'completed', 'text': '{VERDICT}'" in stack.python("-c", FASTAPI)
 
 
 @pytest.mark.workers

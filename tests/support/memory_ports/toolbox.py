@@ -11,7 +11,7 @@ from roboco.domain.team.known_tools import known_tools
 from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import AgentFunction, ServerTool, TaskTool, ToolDeclaration, ToolSpec
-from roboco.errors import NotRunnable, UsageError
+from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.schemas.json_schema import schema_error, value_error
 from roboco.tools.function_answer import recorded_form
@@ -84,13 +84,15 @@ class MemoryToolbox:
         return self.servers.get(server) or Listing(error=f"MCP server {server!r} could not be reached")
 
     def run(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> ToolOutcome:
-        """Run the call. Any exception becomes a failed outcome."""
+        """Run the call. Any exception but a TransientError becomes a failed outcome."""
         self.runs.append(context)
         try:
             result = self._function(call.tool_name)(call.args, context)
             if isinstance(spec, AgentFunction):
                 answer = recorded_form(team, result, self.checked_output, context)
                 result = successful_outcome(call, "answered").model_copy(update={"answer": answer})
+        except TransientError:
+            raise
         except Exception as error:
             return failed_outcome(call.id, f"{type(error).__name__}: {error}")
         outcome = result if isinstance(result, ToolOutcome) else successful_outcome(call, result)

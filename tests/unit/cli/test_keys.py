@@ -9,7 +9,8 @@ from click.testing import CliRunner, Result
 
 from roboco import UsageError
 from roboco.cli.main import commands
-from roboco.domain.access_key import parse_key
+from roboco.domain.access_key import AccessKey, CallerLimits, parse_key
+from roboco.gateway.authentication import principal_of
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,18 @@ def call(*arguments: str) -> Result:
 
 def test_a_key_is_created_listed_and_revoked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert call("list").stdout == "no keys; `roboco keys create NAME` makes one\n"
-    options = ["--tenant", "acme", "--scope", "read", "--team", "desk", "--limit", "cost_per_day=1.5"]
+    options = [
+        "--tenant",
+        "acme",
+        "--scope",
+        "read",
+        "--team",
+        "desk",
+        "--limit",
+        "cost_per_day=1.5",
+        "--utility-model",
+        "small",
+    ]
     with caplog.at_level(logging.INFO, "roboco.audit"):
         created = call("create", "shop", *options, "--expires", "90d")
     text = created.stdout.strip()
@@ -38,6 +50,7 @@ def test_a_key_is_created_listed_and_revoked(tmp_path: Path, caplog: pytest.LogC
     [listed] = json.loads(call("list", "--json").stdout)
     assert listed["id"] == parts.id
     assert listed["limits"]["cost_per_day"] == 1.5
+    assert principal_of(AccessKey(**listed, digest="0" * 64), CallerLimits()).utility_model == "small"
     assert listed["status"] == "valid"
     assert "digest" not in listed
     assert f"{parts.id}  shop  acme    read" in call("list").stdout
@@ -63,6 +76,7 @@ def test_json_holds_the_key_once() -> None:
         ("create", "x", "--limit", "max_tokens=many"),
         ("create", "x", "--scope", "everything"),
         ("create", "x", "--tenant", "A B"),
+        ("create", "x", "--utility-model", "A B"),
         ("create",),
         ("revoke", "../../x"),
         ("revoke", "aaaaaaaaaaaa"),

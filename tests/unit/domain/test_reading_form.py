@@ -255,7 +255,7 @@ def test_chunks_and_events_that_document_001_writes_are_read() -> None:
 
 @pytest.mark.parametrize("record", ["[]", "7", '{"parts": []}', '{"text": "x"}', "{", "[" * 5000])
 def test_a_record_of_another_kind_is_refused(record: str) -> None:
-    with pytest.raises((ValueError, RecursionError)):
+    with pytest.raises(ValueError):  # noqa: PT011 - each has its own message
         documents.read(record)
 
 

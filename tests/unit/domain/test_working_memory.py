@@ -12,7 +12,6 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.prompt.chat import is_empty
 from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory
 from roboco.domain.team.team import Agent
-from roboco.domain.tokens import estimate_tokens
 from tests.unit.domain.steps import Line, artifact, call, failed, histories, result, steps_of, text
 
 CONTEXTS = st.sampled_from(
@@ -152,10 +151,6 @@ def test_own_calls_and_results_have_the_form_of_the_protocol() -> None:
     ]
 
 
-def test_an_agent_is_asked_to_go_on_after_its_own_text() -> None:
-    assert messages_of(("user", "go"), ("one", "mine"))[-1] == {"role": "user", "content": "Go on."}
-
-
 def test_files_are_text_and_the_error_before_a_retry_is_left_out() -> None:
     lines: list[Line] = [
         ("user", [text("see"), artifact("f.md")]),
@@ -164,10 +159,3 @@ def test_files_are_text_and_the_error_before_a_retry_is_left_out() -> None:
     ]
     contents = [message["content"] for message in messages_of(*lines)]
     assert contents[1:] == ["see\n(file: file://artifacts/f.md, text/plain)"]
-
-
-@pytest.mark.parametrize(
-    ("characters", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("世", 1), ("世界", 2)]
-)
-def test_tokens_are_estimated_by_bytes(characters: str, tokens: int) -> None:
-    assert estimate_tokens(characters) == tokens

@@ -134,23 +134,3 @@ def test_a_task_whose_history_is_not_compacted_stays_open() -> None:
     assert open_marker_path(TASK) in world.files.held
     compacted = True
     assert_ended(world, TaskStatus.COMPLETED)
-
-
-def test_a_task_is_loaded_once_for_its_end() -> None:
-    """The pass that records the end closes the task with the state that it has."""
-    world = SEQUENTIAL.world()
-    world.submit(SEQUENTIAL.team)
-    calls: list[str] = []
-
-    def watch(name: str, call: PortCall) -> Any:
-        calls.append(name)
-        return call()
-
-    world.watch = watch
-    world.drain()
-    end = calls.index("schedule.recovered_instance")
-    last_load = max(index for index, name in enumerate(calls[:end]) if name == "task_store.load")
-    passed = calls[last_load:]
-    assert passed.count("task_store.load") == 1
-    assert passed.count("task_store.record_decision") == 1
-    assert passed.count("task_store.expire") == 2, "the task is closed"

@@ -51,33 +51,6 @@ def reason_of(world: World) -> str:
     return str(world.server.held.tasks[TASK].reason)
 
 
-def test_a_call_without_a_decision_in_time_is_denied() -> None:
-    world = world_with_calls(("pay", {}), expires="2h")
-    until = world.history()[1].created_at.timestamp() + 2 * HOUR
-    assert reason_of(world).endswith(f"; until {world.engine.time_at(until):%Y-%m-%d %H:%M:%S} UTC, then pay is denied")
-    pass_time(world, 1.9 * HOUR)
-    assert world.status() is TaskStatus.APPROVAL
-    pass_time(world, 0.2 * HOUR)
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert [result.error for result in results_of(world)] == [
-        "no person decided on pay within 2h, and the call was not run"
-    ]
-    [approval] = world.history()[2].metadata["approvals"].values()
-    assert (approval["approved"], approval["expired"]) == (False, "deny")
-    assert not world.given.toolbox.runs
-    assert_whole(world, "")
-
-
-@pytest.mark.parametrize(("on_expiry", "status"), [("stop", TaskStatus.CANCELLED), ("fail", TaskStatus.FAILED)])
-def test_the_task_ends_without_a_decision_in_time(on_expiry: str, status: TaskStatus) -> None:
-    world = world_with_calls(("pay", {}), ("client_ask", {}), expires="2h", on_expiry=on_expiry)
-    pass_time(world, 2 * HOUR)
-    assert (world.summary().status, world.summary().reason) == (status, "no person decided on pay within 2h")
-    assert all(result.is_error for result in results_of(world))
-    assert not world.given.toolbox.runs
-    assert_whole(world, "")
-
-
 @pytest.mark.parametrize(("on_expiry", "status"), [("stop", TaskStatus.CANCELLED), ("fail", TaskStatus.FAILED)])
 def test_a_call_beside_one_that_runs_is_announced_and_its_expiry_ends_the_task(
     on_expiry: str, status: TaskStatus
@@ -90,12 +63,6 @@ def test_a_call_beside_one_that_runs_is_announced_and_its_expiry_ends_the_task(
     [announced] = [event for event in world.events() if "a person must approve: pay" in event.get("reason", "")]
     assert (announced["status"], result.results[0].is_error) == ("running", True)
     assert_whole(world, "")
-
-
-def test_a_wait_is_announced_while_a_call_runs_and_again_when_it_has_ended() -> None:
-    world = world_with_calls(("pay", {}), ("look", {}))
-    assert world.status() is TaskStatus.APPROVAL
-    assert world.notifier.statuses(URL) == ["approval"] * 2
 
 
 def test_a_task_that_failed_without_a_decision_is_retried() -> None:

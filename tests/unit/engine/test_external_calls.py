@@ -63,21 +63,6 @@ def last_tool_texts(world: World) -> list[Any]:
     return [message["content"] for message in world.given.model.requests[-1].messages if message["role"] == "tool"]
 
 
-def test_the_client_runs_a_client_tool() -> None:
-    world = world_with_calls(("client_ask", {"q": "how many?"}))
-    assert world.status() is TaskStatus.CLIENT_TOOL_TURN
-    assert not world.dispatcher.queue
-    [call] = calls_of(world)
-    assert f"client_ask ({call.id})" in world.server.held.tasks[TASK].reason
-    world.answer(successful_outcome(call, {"n": 7}))
-    world.settle()
-    assert last_tool_texts(world) == ['{"n":7}']
-    assert world.summary().status is TaskStatus.COMPLETED
-    types = [record["type"] for record in world.published() if "chunks" in record]
-    assert types.count("event_tool_call") == types.count("event_tool_result") == 1
-    assert_whole(world, "")
-
-
 def test_invalid_arguments_never_reach_the_client() -> None:
     world = world_with_calls(("client_ask", {"wrong": 1}), ("client_ask", {"q": 1}))
     assert world.status() is TaskStatus.CLIENT_TOOL_TURN
@@ -114,27 +99,6 @@ def test_a_large_result_of_a_client_is_offloaded() -> None:
     assert kept == [calls_of(world)[0].id]
 
 
-def test_an_approved_call_runs() -> None:
-    world = world_with_calls(("pay", {"amount": 5}))
-    assert world.status() is TaskStatus.APPROVAL
-    assert not world.given.toolbox.runs
-    [call] = calls_of(world)
-    world.decide_approval(call.id, True)
-    world.settle()
-    assert [result.result for result in results_of(world)] == ["paid 5"]
-    assert world.history()[2].metadata["approvals"][call.id]["approved"] is True
-    assert len(world.given.toolbox.runs) == 1
-    assert_whole(world, "")
-
-
-def test_a_denied_call_does_not_run_and_the_agent_reads_the_reason() -> None:
-    world = world_with_calls(("pay", {"amount": 5}))
-    world.decide_approval(calls_of(world)[0].id, False, "too much")
-    world.settle()
-    assert not world.given.toolbox.runs
-    assert last_tool_texts(world) == ["error: a person did not approve this call, and it was not run: too much"]
-
-
 def test_a_call_runs_with_the_arguments_that_were_approved() -> None:
     world = world_with_calls(("pay", {"amount": 5000}))
     world.decide_approval(calls_of(world)[0].id, True, args={"amount": 50})
@@ -165,23 +129,6 @@ def test_a_tools_worker_does_not_run_an_unapproved_call() -> None:
     held.phase = Phase.TOOLS
     world.deliver(ToolMessage(ToolAssignment(TASK, 1, held.epoch, call.id, 1), "pay", 60.0))
     assert not world.given.toolbox.runs
-
-
-@pytest.mark.parametrize("act", ["interrupt", "stop"])
-def test_a_control_that_ends_the_wait_closes_the_calls(act: str) -> None:
-    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
-    getattr(world, act)(*(["leave it"] if act == "interrupt" else []))
-    world.settle()
-    asked, paid, added = results_of(world)
-    assert "not finished" in str(asked.error)
-    assert "not run, since it was not approved before" in str(paid.error)
-    assert added.result == 3
-    with pytest.raises(UsageError):
-        world.answer(successful_outcome(calls_of(world)[0], 1))
-    with pytest.raises(UsageError):
-        world.decide_approval(calls_of(world)[1].id, True)
-    assert [result.tool_call_id for result in results_of(world)] == [call.id for call in calls_of(world)]
-    assert_whole(world, "")
 
 
 def check_amount(args: dict[str, Any], context: ToolContext) -> None:
@@ -217,24 +164,3 @@ def test_the_arguments_of_a_tool_that_the_agent_may_not_call_are_not_checked() -
     world.settle()
     assert "not on your list" in str(results_of(world)[0].error)
     assert not asked
-
-
-def test_a_client_tool_is_offered_only_to_the_agents_that_it_names() -> None:
-    def script(request: Request) -> ScriptedReply:
-        return says("asking", ("client_ask", {"q": 1})) if own_turns(request) == 0 else says("done")
-
-    world = World(world_parts(script))
-    team = team_of(agents=[member("lead"), member("critic")])
-    world.submit(team, client_tools=[ASK | {"agents": ["critic"]}])
-    world.settle()
-    first, *_, last = world.given.model.requests
-    names = [[tool["function"]["name"] for tool in request.tools] for request in (first, last)]
-    assert names == [[], ["client_ask"]]
-    assert "may call: no tools" in str(results_of(world)[0].error)
-    assert world.status() is TaskStatus.CLIENT_TOOL_TURN
-
-
-def test_a_client_tool_for_an_unknown_agent_is_refused() -> None:
-    world = World(world_parts(lambda request: says("done")))
-    with pytest.raises(UsageError, match="no agent 'boss' in team"):
-        world.submit(TEAM, client_tools=[ASK | {"agents": ["boss"]}])

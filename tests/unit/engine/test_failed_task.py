@@ -4,13 +4,11 @@ import logging
 
 import pytest
 
-from roboco.domain.status import TaskStatus
 from roboco.engine.coordinate.actions import MAX_LOGGED_REASON
-from roboco.engine.coordinate.advance import advance
 from roboco.errors import ModelError
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import ScriptedReply
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.memory_ports.world import World, team_of, world_parts
 
 ONE_AGENT = team_of(agents=[member("first")])
 
@@ -30,15 +28,6 @@ def submit_failing(message: str) -> World:
     world = World(world_parts(refuse))
     world.submit(ONE_AGENT)
     return world
-
-
-def test_failed_task_logs_one_warning_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
-    world = submit_failing("the model 'm' does not exist")
-    world.settle()
-    for _ in range(3):
-        advance(world.engine, TASK, True)
-    assert world.summary().status is TaskStatus.FAILED
-    assert warnings(caplog) == ["task task_1 ended as failed: first: the model 'm' does not exist"]
 
 
 def test_reason_in_the_log_is_one_bounded_printable_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -38,26 +38,6 @@ def answer_in_turn(*answers: ScriptedReply) -> Script:
     return lambda request: answers[sum(1 for message in request.messages if message["role"] == "assistant")]
 
 
-def test_a_valid_call_achieves_a_goal() -> None:
-    world = settled_task(answer_in_turn(says("", ("achieve_answer", {"n": 7})), says("done")), ANSWER_GOAL)
-    assert world.summary().status is TaskStatus.COMPLETED
-    [goal] = goals_of(world.history())
-    assert (goal.status, goal.outcome, goal.name) == ("achieved", {"n": 7}, "answer")
-    assert goal.tool_use_id == world.history()[1].calls[0].id
-    assert goal.achieved_at == world.history()[2].created_at
-    assert not world.given.toolbox.runs
-    assert_whole(world, "")
-
-
-def test_an_invalid_call_achieves_nothing_and_returns_the_reason() -> None:
-    world = settled_task(
-        answer_in_turn(says("", ("achieve_answer", {"n": "x"})), says("", ("achieve_answer", {"n": 2})), says("done")),
-        ANSWER_GOAL,
-    )
-    assert '$.n: "x" is not of type "integer"' in str(world.history()[2].results[0].error)
-    assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 2}]
-
-
 def test_the_time_to_check_the_calls_of_an_answer_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model server may send a large number of calls that are slow to check; a turn has no other limit on them."""
     monkeypatch.setattr(reply, "MAX_CHECK_SECONDS", 0.05)
@@ -80,19 +60,6 @@ def test_the_time_to_check_the_calls_of_an_answer_is_limited(monkeypatch: pytest
     assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 0}]
 
 
-def test_an_agent_that_ends_with_open_goals_is_reminded() -> None:
-    world = settled_task(
-        answer_in_turn(says("I am done"), says("", ("achieve_answer", {"n": 7})), says("really")), ANSWER_GOAL
-    )
-    names = [step.agent_name for step in world.history()]
-    assert names == ["user", "lead", "orchestrator", "lead", "tool_executor", "lead"]
-    reminder = world.history()[2]
-    assert "answer (call achieve_answer)" in reminder.text
-    assert world.given.model.requests[1].messages[-1]["content"] == f"[orchestrator] {reminder.text}"
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert_whole(world, "")
-
-
 def test_goals_fail_after_a_limited_number_of_reminders() -> None:
     world = settled_task(lambda request: says("I am done"), ANSWER_GOAL, SOURCE_GOAL)
     assert world.summary().status is TaskStatus.GOALS_FAILED
@@ -100,12 +67,6 @@ def test_goals_fail_after_a_limited_number_of_reminders() -> None:
     assert [step.agent_name for step in world.history()].count("orchestrator") == TEAM.limits.goal_prompts + 1
     assert [goal.status for goal in goals_of(world.history())] == ["failed", "failed"]
     assert_whole(world, "")
-
-
-def test_a_team_may_disable_reminders() -> None:
-    team = team_of(agents=[member("lead")], limits={"goal_prompts": 0})
-    world = settled_task(lambda request: says("I am done"), ANSWER_GOAL, team=team)
-    assert [step.agent_name for step in world.history()] == ["user", "lead", "orchestrator"]
 
 
 def test_a_message_may_have_goals() -> None:

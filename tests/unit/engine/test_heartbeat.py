@@ -50,25 +50,6 @@ class Reports:
         self.cancels += 1
 
 
-def test_the_lease_of_short_work_is_not_renewed() -> None:
-    renewals = scripted()
-    with LeaseHeartbeat(renewals.renew, renewals.server_of, 60.0).renewing(LEASE):
-        pass
-    wait_for(lambda: not heartbeat_threads())
-    assert renewals.count(LEASE.key) == 0
-
-
-def test_all_leases_of_a_server_are_one_round_trip() -> None:
-    renewals = ScriptedRenewals()
-    heartbeat = ManualHeartbeat(renewals)
-    with ExitStack() as stack:
-        for number in range(1000):
-            stack.enter_context(heartbeat.renewing(AttemptLease(f"lease {number}")))
-        heartbeat.beat()
-    [batch] = renewals.batches[""]
-    assert len(batch) == 1000
-
-
 def test_a_server_that_hangs_does_not_delay_another() -> None:
     renewals = ScriptedRenewals()
     resume = renewals.hang("a")
@@ -102,37 +83,6 @@ def test_a_request_to_cancel_is_reported_once_while_the_lease_is_renewed() -> No
         for _ in range(4):
             heartbeat.beat()
     assert (reports.losses, reports.cancels, renewals.count(LEASE.key)) == (0, 1, 4)
-
-
-def test_the_heartbeat_threads_end_with_the_work_and_start_again() -> None:
-    renewals = ScriptedRenewals()
-    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
-    for _ in range(3):
-        before = renewals.count(LEASE.key)
-        with heartbeat.renewing(LEASE):
-            wait_for(lambda before=before: renewals.count(LEASE.key) > before)  # type: ignore[misc]
-        wait_for(lambda: not heartbeat_threads())
-
-
-def test_work_in_many_threads_shares_one_heartbeat() -> None:
-    renewals = ScriptedRenewals()
-    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
-    leases = [AttemptLease(str(number)) for number in range(20)]
-    done = threading.Event()
-
-    def work(lease: Lease) -> None:
-        with heartbeat.renewing(lease):
-            done.wait(WAIT_TIMEOUT)
-
-    workers = [threading.Thread(target=work, args=(lease,)) for lease in leases]
-    for worker in workers:
-        worker.start()
-    wait_for(lambda: all(renewals.count(lease.key) >= 2 for lease in leases))
-    wait_for(lambda: len(heartbeat_threads()) <= 2)  # one may begin as another one ends
-    done.set()
-    for worker in workers:
-        worker.join(WAIT_TIMEOUT)
-    wait_for(lambda: not heartbeat_threads())
 
 
 def test_an_error_of_one_lease_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,9 +8,8 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports.model import Request
-from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import TurnMessage
-from tests.support.memory_ports.journeys import TOOLS, assert_whole, member
+from tests.support.memory_ports.journeys import assert_whole, member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.two_agents import TWO_AGENTS, world_of_two_agents
 from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
@@ -18,41 +17,6 @@ from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 
 def texts_of(steps: list[TaskStep]) -> list[tuple[str, str]]:
     return [(step.agent_name, step.text) for step in steps]
-
-
-def test_the_published_text_is_kept_and_the_same_agent_continues() -> None:
-    world = world_of_two_agents(lambda world: world.interrupt("shorter"))
-    world.settle()
-    assert texts_of(world.history()) == [
-        ("user", "go"),
-        ("first", "half a word"),
-        ("user", "shorter"),
-        ("first", "first is brief"),
-        ("second", "second is brief"),
-    ]
-    interrupted_step = world.history()[1]
-    assert interrupted_step.interrupted
-    assert interrupted_step.metadata["receipt"]["chunks_after"] == 0
-    assert interrupted_step.metadata["usage"]["estimated"] is True
-    assert world.given.model.streams[0].closed
-    assert world.history()[3].metadata["routing"]["rule"] == "interrupted"
-    interrupt = [record for record in world.events() if record["type"] == "event_user_interrupt"]
-    assert [record["receipt"] for record in interrupt] == [interrupted_step.metadata["receipt"]]
-    kinds = [record["type"] for record in world.events()]
-    at = kinds.index("event_user_interrupt")
-    assert kinds[at - 2 : at] == ["event_user_message", "event_step_end"]  # the message is in the history
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert_whole(world, "")
-
-
-def test_the_prompt_of_the_agent_mentions_the_interruption() -> None:
-    world = world_of_two_agents(lambda world: world.interrupt("shorter"))
-    world.settle()
-    assert [message["content"] for message in world.given.model.requests[1].messages[1:]] == [
-        "go",
-        "half a word\n(interrupted by the user)",
-        "shorter",
-    ]
 
 
 def test_a_worker_does_not_start_a_turn_that_was_interrupted_in_the_queue() -> None:
@@ -65,37 +29,6 @@ def test_a_worker_does_not_start_a_turn_that_was_interrupted_in_the_queue() -> N
     assert not world.given.model.requests
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_an_interruption_closes_open_calls_and_cancels_the_tool() -> None:
-    worlds: list[World] = []
-    flags: list[bool] = []
-
-    def add(args: dict[str, Any], context: ToolContext) -> int:
-        if args["a"] == 3:
-            worlds[0].interrupt("stop adding")
-            worlds[0].drain()
-            flags.append(context.cancelled)
-        return int(args["a"])
-
-    def script(request: Request) -> ScriptedReply:
-        if any(message["content"] == "stop adding" for message in request.messages):
-            return says("I stop")
-        return TOOLS.script(request)
-
-    worlds.append(World(world_parts(script, {"add": add})))
-    worlds[0].submit(TOOLS.team)
-    worlds[0].settle()
-    [_, lead, results, user, again] = worlds[0].history()
-    assert flags == [True]
-    assert [result.is_error for result in results.results] == [False, True, True, True]
-    assert "not finished: the user interrupted the work" in str(results.results[1].error)
-    assert (user.text, again.text, again.agent_name) == ("stop adding", "I stop", lead.agent_name)
-    answered = [
-        message["tool_call_id"] for message in worlds[0].given.model.requests[-1].messages if "tool_call_id" in message
-    ]
-    assert answered == [call.id for call in lead.calls]
-    assert_whole(worlds[0], "")
 
 
 def test_a_hanging_worker_is_superseded_after_the_grace_period() -> None:

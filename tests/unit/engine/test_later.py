@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.inbox.item import Stop
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.engine.engine import Policy
@@ -46,24 +45,6 @@ def test_a_task_starts_after_its_countdown(wiped: bool) -> None:
     assert world.status() is TaskStatus.COMPLETED
     assert (world.history()[1].created_at - world.engine.time_at(submitted)).total_seconds() == pytest.approx(30, abs=2)
     assert_whole(world, "")
-
-
-def test_a_task_can_be_stopped_and_receive_messages_before_its_start() -> None:
-    world = world_with_policy()
-    world.submit(TEAM, countdown=30)
-    world.send("and this")
-    world.drain()
-    assert world.pending_item_ids() == ["item1"]
-    world.stop()
-    world.settle()
-    assert world.status() is TaskStatus.CANCELLED
-    other = world_with_policy()
-    other.submit(TEAM, countdown=30)
-    other.send("and this")
-    other.drain()
-    sweep_for(other, 33)
-    assert [step.text for step in other.history()] == ["go", "and this", "done"]
-    assert Stop not in map(type, other.pending_item_ids())
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,6 @@ def test_turn_without_listing_requests_it_and_waits() -> None:
     assert world.given.toolbox.described[0] == {"shop": listing()}
 
 
-def test_listing_wakes_the_turn_that_waits_for_it() -> None:
-    world, runs = run_shop_task()
-    while not runs:
-        world.deliver(world.dispatcher.queue.popleft())  # no sweeper and no time passes
-    assert sum(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent) == 1
-
-
 def test_first_listing_counts() -> None:
     world, _ = run_shop_task()
     world.files.create(listing_path(TASK, "shop"), listing("The first.").model_dump_json().encode())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.notification import FIRST_RETRY_DELAY, MAX_RETRY_DELAY, Notification, NotificationName, retry_delay
+from roboco.domain.notification import MAX_RETRY_DELAY, Notification, NotificationName
 from roboco.domain.paths import NOTIFY_MARKERS, finished_notification_path, notifications_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
@@ -28,16 +28,6 @@ def run_and_deliver(journey: Journey, *targets: dict[str, Any], watch: Watch = m
     submitting.run(world)
     deliver_all(world)
     return world
-
-
-def test_the_end_of_a_task_is_delivered_once() -> None:
-    world = run_and_deliver(GRAPH, SHOP)
-    (target, notice), *others = world.notifier.deliveries
-    assert (target, others) == ("shop.done", [])
-    assert (notice.status, notice.task_id, notice.steps) == ("completed", TASK, len(world.history()))
-    assert notice.text == "APPROVED at last"
-    assert notify.schedule_key(TASK) not in world.server.held.schedule
-    assert world.files.names(notifications_path(TASK)) == []
 
 
 def test_the_body_of_a_notification_has_an_id_a_type_a_time_and_data() -> None:
@@ -72,20 +62,6 @@ def test_only_requested_statuses_are_delivered_in_order() -> None:
 def webhook_for(*statuses: str) -> dict[str, Any]:
     """Return a webhook for these statuses."""
     return HOOK | {"on": list(statuses)}
-
-
-def test_a_status_that_recurs_at_the_same_position_is_delivered_again() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[webhook_for("paused", "user_turn")])
-    world.settle()
-    world.pause()
-    world.settle()
-    world.resume()
-    world.settle()
-    deliver_all(world)
-    statuses = [str(notice.status) for _, notice in world.notifier.deliveries]
-    assert statuses == ["user_turn", "paused", "user_turn"]
-    assert len({notice.notification_id for _, notice in world.notifier.deliveries}) == 3
 
 
 def test_a_file_with_an_invalid_name_does_not_keep_a_task_open(caplog: pytest.LogCaptureFixture) -> None:
@@ -127,21 +103,6 @@ def test_a_truncated_text_is_marked() -> None:
     assert notice.model_copy(update={"text": "x", "truncated": True}).body()["data"]["truncated"]
 
 
-def test_a_target_is_not_tried_before_its_retry_time() -> None:
-    world = GRAPH.world()
-    world.notifier.error = RetryLater("the server is busy", 1000.0)
-    replace(GRAPH, options={"notify": [SHOP]}).run(world)
-    world.drain()
-    assert world.server.held.schedule[notify.schedule_key(TASK)] == pytest.approx(world.clock.now() + 1000.0, abs=1)
-    world.notifier.error = RetryLater("the server is busy", 1.0)
-    world.clock.move(1000.0)
-    world.sweep()
-    world.drain()
-    assert world.server.held.schedule[notify.schedule_key(TASK)] > world.clock.now() + FIRST_RETRY_DELAY, (
-        "not sooner than after other errors"
-    )
-
-
 def test_a_target_cannot_delay_a_notification_beyond_the_delivery_period() -> None:
     world = GRAPH.world()
     world.notifier.error = RetryLater("the server is busy", 10 * DELIVERY_PERIOD)
@@ -153,27 +114,6 @@ def test_a_target_cannot_delay_a_notification_beyond_the_delivery_period() -> No
     world.clock.move(due - world.clock.now())
     deliver_all(world)
     assert world.notifier.statuses("shop.done") == ["completed"]
-
-
-def test_a_failed_delivery_is_repeated_with_growing_delays() -> None:
-    world = GRAPH.world()
-    world.notifier.error = TransientError("the server is away")
-    replace(GRAPH, options={"notify": [SHOP]}).run(world)
-    world.drain()
-    delays: list[float] = []
-    for _ in range(6):
-        due = world.server.held.schedule[notify.schedule_key(TASK)]
-        delays.append(due - world.clock.now())
-        world.clock.move(due - world.clock.now())
-        world.sweep()
-        world.drain()
-    assert all(
-        0.7 * FIRST_RETRY_DELAY * 2**n <= delay <= 1.3 * FIRST_RETRY_DELAY * 2**n for n, delay in enumerate(delays)
-    )
-    world.notifier.error = None
-    deliver_all(world)
-    assert [name for name, _ in world.notifier.deliveries] == ["shop.done"]
-    assert world.notifier.deliveries[0][1].attempts == 7
 
 
 def test_an_unreachable_target_does_not_delay_another() -> None:
@@ -279,10 +219,3 @@ def test_a_notification_with_confirmation_is_repeated_until_it_is_confirmed() ->
     assert len(world.notifier.deliveries) == 3
     with pytest.raises(UsageError, match="no notification"):
         notify.confirm(world.engine, TASK, "0-00000001-failed")
-
-
-def test_retry_delays_double_up_to_an_hour_and_differ() -> None:
-    assert len({retry_delay(f"msg_{n}", 3) for n in range(50)}) == 50
-    assert all(
-        0.75 * MAX_RETRY_DELAY <= retry_delay("msg", tries) <= 1.25 * MAX_RETRY_DELAY for tries in (11, 100, 9999)
-    )

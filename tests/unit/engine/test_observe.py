@@ -2,22 +2,13 @@
 
 from typing import Any
 
-from roboco.domain.status import TaskStatus
 from roboco.engine.run.tool_call import close_overdue_call
 from roboco.ports.assignment import ToolAssignment
-from roboco.ports.model import Request
 from roboco.ports.telemetry import (
-    ATTEMPT_RESTARTS,
-    COST,
-    INTERRUPT_LATENCY_SECONDS,
-    LEASE_EXPIRATIONS,
-    TASKS,
-    TOKENS,
     TOOL_SECONDS,
-    TURN_SECONDS,
 )
 from tests.support.memory_ports.journeys import member, own_turns
-from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
@@ -47,56 +38,6 @@ def crash_once(world: World, port_call: str) -> None:
         return answer
 
     world.watch = watch
-
-
-def test_a_task_is_recorded_from_submit_to_end() -> None:
-    world = world_with_tool()
-    world.submit(TEAM)
-    world.settle()
-    telemetry = world.telemetry
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert len(telemetry.values(TURN_SECONDS, "m1")) == 2
-    assert all(seconds > 0 for seconds in telemetry.values(TURN_SECONDS, "m1"))
-    assert sum(telemetry.values(TOKENS, "in", "m1")) == world.summary().tokens_in == 20
-    assert sum(telemetry.values(TOKENS, "out", "m1")) == world.summary().tokens_out == 10
-    assert sum(telemetry.values(COST, "m1")) == world.summary().cost > 0
-    assert len(telemetry.values(TOOL_SECONDS, "add", "ok")) == 1
-    assert telemetry.values(TASKS, "completed") == [1]
-    assert not telemetry.values(ATTEMPT_RESTARTS, "turn")
-    assert [task.status for task in telemetry.tasks] == [TaskStatus.COMPLETED]
-    kinds = [work.kind for work in telemetry.operations]
-    assert kinds[0] == "submit"
-    assert (kinds.count("turn"), kinds.count("tool")) == (2, 1)
-    assert {work.task_id for work in telemetry.operations} == {TASK}
-    facts = {work.kind: facts for work, facts in zip(telemetry.operations, telemetry.annotations, strict=True)}
-    assert facts["tool"] == {"agent": "one", "tool": "add"}
-    assert facts["turn"] == {"agent": "one", "model": "m1", "tokens_in": 10, "tokens_out": 5}
-
-
-def test_a_worker_lost_in_a_turn_is_recorded() -> None:
-    world = world_with_tool()
-    world.submit(TEAM)
-    crash_once(world, "leases.claim_turn")
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert world.telemetry.values(LEASE_EXPIRATIONS, "turn") == world.telemetry.values(ATTEMPT_RESTARTS, "turn") == [1]
-    assert not world.telemetry.values(LEASE_EXPIRATIONS, "tool")
-
-
-def test_an_interruption_is_measured_until_the_connection_is_closed() -> None:
-    worlds: list[World] = []
-
-    def script(request: Request) -> ScriptedReply:
-        if any(message["content"] == "shorter" for message in request.messages):
-            return says("brief")
-        return ScriptedReply(("half",), meanwhile=lambda: worlds[0].interrupt("shorter"))
-
-    worlds.append(World(world_parts(script)))
-    worlds[0].submit(team_of(agents=[member("one")]))
-    worlds[0].settle()
-    [seconds] = worlds[0].telemetry.values(INTERRUPT_LATENCY_SECONDS)
-    assert 0 < seconds < 1
-    assert any(facts and facts.get("finish_reason") == "interrupted" for facts in worlds[0].telemetry.annotations)
 
 
 def test_a_call_killed_at_its_time_limit_is_recorded() -> None:

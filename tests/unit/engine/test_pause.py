@@ -1,10 +1,7 @@
 """Pause, step and resume: the points of a run at which a task is paused."""
 
-from dataclasses import replace
-
 from roboco.domain.status import TaskStatus
 from tests.support.memory_ports.journeys import SEQUENTIAL, assert_same
-from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import World
 
 
@@ -16,25 +13,6 @@ def paused_task(pause: bool = True) -> World:
         world.pause()
     world.settle()
     return world
-
-
-def test_a_paused_task_starts_no_step() -> None:
-    world = paused_task()
-    assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 1)
-    world.settle_for(5)
-    assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 1)
-    world.resume()
-    world.settle()
-    assert_same(world, paused_task(pause=False), "")
-
-
-def test_a_running_turn_ends_before_the_pause() -> None:
-    journey = replace(SEQUENTIAL, live=lambda request, world: replace(says("done"), meanwhile=world.pause))
-    world = journey.world()
-    world.submit(SEQUENTIAL.team)
-    world.settle()
-    assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 2)
-    assert world.history()[1].text == "done"
 
 
 def test_a_paused_task_runs_one_step_for_each_request() -> None:

@@ -75,23 +75,6 @@ def test_the_tokens_of_a_reply_replace_its_estimate_in_the_operators_limit(monke
     assert [request.tokens for request in bucket.made.values()] == [80]
 
 
-def test_a_deferred_turn_has_a_reason_and_no_owner() -> None:
-    world, _ = submit_tasks(2, requests_per_minute=1)
-    world.drain()
-    waiting = next(task for task in world.server.held.tasks.values() if task.deferral[0] == task.epoch)
-    assert waiting.owner == ""
-    assert waiting.reason == "one waits 60 s for the rate limit of model m"
-    settle(world, 2)
-
-
-def test_a_pause_of_the_provider_applies_to_all_tasks() -> None:
-    world, provider = submit_tasks(3)
-    provider.refusals = [45.0]
-    settle(world, 3)
-    times = sorted(time for time, _ in provider.requests)
-    assert times[0] - 1_800_000_000 >= 45
-
-
 def test_deferred_and_stopped_tasks_slow_no_other_tenant_and_no_later_task() -> None:
     provider = Provider()
     world = provider.world = World(world_parts(provider))
@@ -120,16 +103,6 @@ def test_deferred_and_stopped_tasks_slow_no_other_tenant_and_no_later_task() -> 
         world.clock.move(SWEEP_INTERVAL)
         world.sweep()
     assert provider.requests[-1][0] - start <= 61
-
-
-def test_a_pause_of_a_provider_is_limited() -> None:
-    world, provider = submit_tasks(1)
-    provider.refusals = [604_800.0]
-    start = world.clock.now()
-    world.drain()
-    task = world.server.held.tasks["t0"]
-    assert task.deferral[1] - start < 1000
-    settle(world, 1)
 
 
 def test_a_stopped_task_releases_the_reservation_of_its_summary() -> None:

@@ -75,14 +75,6 @@ def test_events_are_read_from_the_file_and_the_segments() -> None:
     assert read(files, 0, 9, "000000000003") == []
 
 
-def test_a_missing_segment_ends_the_events() -> None:
-    files = fill(MemoryFiles())
-    del files.held[event_segment_path(TASK, NEW, 31)]
-    assert read(files, 0, 51) == list(range(1, 31))
-    assert read(files, 33, 51) == []
-    assert read(files, 40, 51) == list(range(41, 51))
-
-
 def test_a_file_that_is_replaced_during_the_read_is_read_on(small_pieces: None) -> None:
     """The merge adds lines before and after those that the reader wants, so all its offsets are void."""
 

@@ -2,16 +2,14 @@
 
 from typing import Any
 
-import pytest
-
 from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import TaskEntry, entry_of
+from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.coordinate.archive import INDEX_RETRY_DELAY
 from roboco.errors import TransientError
-from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
+from tests.support.memory_ports.journeys import SEQUENTIAL
 from tests.support.memory_ports.task_index import MemoryTaskIndex
 from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import TASK, World
@@ -36,35 +34,6 @@ def without_index(name: str, call: PortCall) -> Any:
     return call()
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_submitted_task_is_listed_when_the_submission_returns(at_once: bool) -> None:
-    world = SEQUENTIAL.world()
-    world.submit(SEQUENTIAL.team, "Write an invoice.\nNow.", at_once=at_once)
-    entry = entry_in(world)
-    assert entry is not None
-    assert (entry.status, entry.title) == (TaskStatus.RUNNING if at_once else TaskStatus.QUEUED, "Write an invoice.")
-
-
-def test_each_status_of_a_task_is_listed() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team, title="A title")
-    world.settle()
-    waiting = entry_in(world)
-    assert waiting == entry_of(world.summary())
-    assert (waiting.status, waiting.title) == (TaskStatus.USER_TURN, "A title")
-    world.send("more")
-    world.deliver(world.dispatcher.queue.popleft())
-    assert status_in(world) is TaskStatus.RUNNING
-    world.settle()
-    assert status_in(world) is TaskStatus.USER_TURN
-    world.stop()
-    world.settle()
-    ended = entry_in(world)
-    assert ended is not None
-    assert (ended.status, ended.reason) == (TaskStatus.CANCELLED, "stopped by the user")
-    assert ended == entry_of(world.summary())
-
-
 def test_the_sweeper_repairs_the_entry_of_a_running_task() -> None:
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team, at_once=True)
@@ -75,14 +44,6 @@ def test_the_sweeper_repairs_the_entry_of_a_running_task() -> None:
     assert before is not None
     assert after is not None
     assert (after.status, after.team, after.title) == (before.status, before.team, before.title)
-
-
-def test_a_task_runs_to_its_end_without_the_index() -> None:
-    world = SEQUENTIAL.world(without_index)
-    world.submit(SEQUENTIAL.team, at_once=True)
-    world.drain()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert world.failures == []
 
 
 def test_the_end_is_entered_once_the_index_answers_again() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import unknown_outcome
-from roboco.domain.ids import step_id_at
 from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.run.claimed_call import LOST_REASON
@@ -90,46 +89,11 @@ def next_tool(world: World) -> ToolMessage:
     return message
 
 
-@pytest.mark.parametrize("effect", ["pure", "idempotent", "irreversible"])
-def test_a_call_runs_with_its_context_and_timeout(effect: str) -> None:
-    world, runs = world_with_payments(effect)
-    message = next_tool(world)
-    assert (message.name, message.timeout) == ("pay", 30)
-    world.deliver(message)
-    world.settle()
-    [result] = results_step(world).results
-    call = world.history()[1].calls[0]
-    assert (result.result, result.is_error) == ("paid 0", False)
-    assert runs == [ToolContext(TASK, "clerk", call.id, f"{TASK}/{call.id}", 1, step_id=step_id_at(TASK, 1))]
-
-
-@pytest.mark.parametrize("effect", ["pure", "idempotent"])
-def test_a_call_that_may_be_repeated_is_run_again_with_the_same_key(effect: str) -> None:
-    world, runs = world_with_payments(effect)
-    message = next_tool(world)
-    world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
-    world.deliver(message)
-    world.watch = make_call
-    world.settle()
-    assert results_step(world).results[0].result == "paid 0"
-    assert [context.attempt for context in runs] == [1, 2]
-    assert len({context.idempotency_key for context in runs}) == 1
-
-
 def _crash_after(name: str, call: Any, where: str) -> Any:
     answer = call()
     if name == where:
         raise Crash
     return answer
-
-
-def test_an_intent_without_an_outcome_is_an_unknown_outcome() -> None:
-    world, runs = world_with_payments("irreversible")
-    call = world.history()[1].calls[0]
-    world.files.put(intent_path(TASK, call.id), b"{}")
-    world.settle()
-    assert not runs
-    assert results_step(world).results[0].error == UNKNOWN_OUTCOME
 
 
 def test_an_outcome_that_cannot_be_stored_still_counts() -> None:
@@ -146,29 +110,6 @@ def test_an_outcome_that_cannot_be_stored_still_counts() -> None:
     world.settle()
     assert len(runs) == 1
     assert results_step(world).results[0].result == "paid 0"
-
-
-def test_only_irreversible_calls_leave_an_intent() -> None:
-    for effect, intents in (("pure", 0), ("idempotent", 0), ("irreversible", 1)):
-        world, _ = world_with_payments(effect)
-        world.settle()
-        assert len([path for path in world.files.held if path.endswith(".outcome.json")]) == intents
-
-
-def test_a_call_killed_at_its_time_limit_is_closed() -> None:
-    world, runs = world_with_payments("pure", calls=2)
-    first, second = next_tool(world), next_tool(world)
-    world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
-    world.deliver(first)
-    world.watch = make_call
-    close_overdue_call(world.engine, first.assignment, 30.0)
-    close_overdue_call(world.engine, first.assignment, 30.0)
-    world.deliver(second)
-    world.settle()
-    killed, paid = results_step(world).results
-    assert "killed after 30 s" in str(killed.error)
-    assert paid.result == "paid 1"
-    assert len(runs) == 2
 
 
 def test_the_outcome_of_a_killed_irreversible_call_is_unknown() -> None:
@@ -258,21 +199,3 @@ def test_late_writes_of_a_lost_worker_do_not_let_a_call_run_twice() -> None:
     world.watch = watch
     world.settle()
     assert len(runs) <= 1
-
-
-def test_the_heartbeat_keeps_the_lease_of_a_long_call() -> None:
-    world, _ = world_with_payments("pure")
-    runs: list[int] = []
-
-    def pay(args: dict[str, Any], context: ToolContext) -> str:
-        runs.append(context.attempt)
-        for _ in range(10):
-            world.clock.move(10)
-            world.heartbeat.beat()
-            world.sweep()
-        return "slowly"
-
-    world.given.toolbox.functions = {"pay": pay}
-    world.settle()
-    assert results_step(world).results[0].result == "slowly"
-    assert runs == [1]

@@ -14,12 +14,12 @@ from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 pytestmark = pytest.mark.slow
 
-STEP_COUNT = 2000
+STEP_COUNT = 600
 SENTENCE = "The waves come and go at night, and no one counts them. "
 
 
 def run_and_count_bytes(tools: bool) -> tuple[Counter[str], int]:
-    """Return the bytes written by a task of 2,000 steps for each file, and the bytes of its steps."""
+    """Return the bytes written by a task of STEP_COUNT steps for each file, and the bytes of its steps."""
     rounds = (STEP_COUNT - 1) // (3 if tools else 1)
 
     def script(request: Any) -> Any:

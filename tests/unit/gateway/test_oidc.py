@@ -96,14 +96,15 @@ def test_claims_name_the_caller() -> None:
 
 
 def test_scopes_may_be_a_list_and_teams_a_claim() -> None:
-    provider = Provider(oidc_claims=OidcClaims(scope="roles", teams="teams"))
+    provider = Provider(oidc_claims=OidcClaims(scope="roles", teams="teams", utility_model="side"))
     many, one = ["roboco:read", 5, "roboco:approve"], "roboco:read write"
-    [caller, without] = provider.callers(token(roles=many, teams=["desk"]), token(roles=one))
+    [caller, without] = provider.callers(token(roles=many, teams=["desk"], side="small"), token(roles=one))
     assert isinstance(caller, Principal)
     assert isinstance(without, Principal)
     assert caller.scopes == {Scope.READ, Scope.APPROVE}
     assert caller.teams == frozenset({"desk"})
     assert without.teams == frozenset()
+    assert (caller.utility_model, without.utility_model) == ("small", None)
 
 
 def test_a_token_without_a_tenant_is_an_operators_and_no_other() -> None:

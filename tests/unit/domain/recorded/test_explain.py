@@ -74,28 +74,6 @@ def test_the_cause_of_a_turn_is_explained(name: str, seq: int, why: str, line: s
     assert any(line in one for one in explanation.before), explanation.before
 
 
-def test_steps_that_no_agent_wrote_are_explained() -> None:
-    assert explain_step("manual", 2).why == "it was the user's turn: after every turn the user decides"
-    assert explain_step("graph", 0).why == "the user sent a message"
-    assert explain_step("tools", 2).why == "all calls of the step before were answered"
-    assert explain_step("answers", 4).why == "the work seemed to be done: 1 round is done"
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("graph", 'the task ended (completed): no agent is next: critic: contains "APPROVED"'),
-        ("held", "the task ended (cancelled): the user stopped it: stopped by the user"),
-        ("failing", "the task ended (failed): second failed: second: the model refuses"),
-        ("waiting for the user", "it is the user's turn: after every turn the user decides"),
-        ("waiting for an approval", "it waits for a person's decision: a person must approve: pay (tc_"),
-        ("waiting for the client", "it waits for the client to run a tool: the client must run: client_ask (tc_"),
-    ],
-)
-def test_current_status_names_the_reason(name: str, expected: str) -> None:
-    assert current_status(RECORDED_TASKS[name]()).startswith(expected)
-
-
 def test_current_status_names_the_next_action() -> None:
     def running_after(task: RecordedTask, steps: int) -> RecordedTask:
         return replace(task, steps=task.steps[:steps], status=TaskStatus.RUNNING, reason="")

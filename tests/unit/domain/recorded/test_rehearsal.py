@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,9 +12,9 @@ from roboco.domain.recorded.recording import Recording
 from roboco.domain.recorded.rehearsal import Rehearsal, rehearse
 from roboco.domain.team.team import Team
 from roboco.lab.replay.recording import recording_of
-from tests.support.memory_ports.journeys import GRAPH, TOOLS
-from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task, recorded_task, run_journey, run_to_limit
-from tests.unit.lab.replay.test_replay import change_team, end_at_time_limit, reroute, with_step
+from tests.support.memory_ports.journeys import GRAPH
+from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task
+from tests.unit.lab.replay.test_replay import change_team, end_at_time_limit, with_step
 
 
 def rehearse_task(task: RecordedTask, team: Team | None = None) -> Rehearsal:
@@ -45,50 +44,6 @@ def _contents(steps: Sequence[TaskStep]) -> list[tuple[str, str]]:
     return contents
 
 
-def test_a_rehearsal_lists_agents_rules_and_tools() -> None:
-    rehearsal = rehearse_task(recorded_task(run_journey(TOOLS)))
-    assert rehearsal.agents == ["lead", "lead", "closer"]
-    assert rehearsal.rules == ["initial", "results", "handoff"]
-    assert rehearsal.tools == [
-        "add",
-        "add",
-        "nothing (error)",
-        "add (error)",
-        "add",
-        "handoff (error)",
-        "handoff",
-    ]
-    assert (rehearsal.status, rehearsal.reason) == ("completed", "after closer always")
-
-
-@pytest.mark.parametrize(
-    ("graph", "agents", "status"),
-    [
-        ({"writer": ["END"], "critic": ["writer"]}, ["writer"], "completed"),
-        ({"writer": ["critic"], "critic": ["USER"]}, ["writer", "critic"], "user_turn"),
-        (
-            {"writer": ["critic"], "critic": [{"to": "writer", "max_times": 1}]},
-            ["writer", "critic", "writer", "critic"],
-            "user_turn",
-        ),
-        (
-            {"writer": ["critic"], "critic": ["writer"]},
-            [*["writer", "critic"] * 3, "writer (nothing is recorded)"],
-            "running",
-        ),
-    ],
-)
-def test_a_changed_graph_acts_differently(graph: dict[str, Any], agents: list[str], status: str) -> None:
-    rehearsal = rehearse_task(graph_task(), reroute(**graph))
-    assert (rehearsal.agents, rehearsal.status) == (agents, status)
-
-
-def test_a_tool_with_a_new_approval_waits() -> None:
-    tools = [{"name": "add", "function": "shop.sums:add", "effect": "pure", "approval": "required"}]
-    rehearsal = rehearse_task(recorded_task(run_journey(TOOLS)), change_team(TOOLS.team, tools=tools))
-    assert (rehearsal.agents, rehearsal.status) == (["lead"], "approval")
-
-
 @pytest.mark.parametrize(("code", "seconds"), [("attempts", 1), ("limit", 1), ("weather", 1), (None, 1)])
 def test_a_step_that_depended_on_the_moment_keeps_its_position(code: str | None, seconds: float) -> None:
     task = graph_task()
@@ -105,11 +60,3 @@ def test_a_time_limit_is_rehearsed_with_the_recorded_time() -> None:
     assert (rehearsal.agents, rehearsal.status, rehearsal.reason) == (["writer", "critic"], "failed", task.reason)
     longer = change_team(task.team, limits={"max_seconds": 60})
     assert rehearse_task(task, longer).agents == ["writer", "critic", "writer (nothing is recorded)"]
-
-
-@pytest.mark.parametrize(("at_limit", "status"), [("end", "failed"), ("wrap_up", "completed"), ("pause", "paused")])
-def test_a_limit_that_a_worker_found_is_rehearsed_at_its_position(at_limit: str, status: str) -> None:
-    task = recorded_task(run_to_limit(max_tokens=60, at_limit=at_limit))
-    rehearsal = rehearse_task(task)
-    assert [step.agent_name for step in rehearsal.steps] == [step.agent_name for step in task.steps]
-    assert (rehearsal.status, rehearsal.reason) == (status, task.reason)

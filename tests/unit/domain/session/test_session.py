@@ -19,8 +19,6 @@ from roboco.domain.session.session import (
     delta,
     message_of,
     messages_of,
-    title_of,
-    turn_message,
 )
 from roboco.errors import UsageError
 from tests.unit.domain.steps import START, TASK, Line, artifact, call, failed, result, steps_of, text
@@ -193,21 +191,6 @@ def test_a_client_drops_text_that_nothing_replaces(
     assert rewind_index(steps, turn, held=0) is None
 
 
-def test_a_turn_has_the_index_after_the_steps_and_the_time_of_the_last_one() -> None:
-    messages, _ = delta(ContinuationToken(), ContinuationToken(), STEPS, replace(TURN, seq=2), None)
-    assert [one.status for one in messages.values()] == ["completed", "completed", "generating"]
-    assert list(messages) == [0, 1, 2]
-    assert messages[2].created == STEPS[1].created_at
-    messages, _ = delta(ContinuationToken(steps=1), ContinuationToken(), [], TURN, STEPS[0])
-    assert messages == {1: turn_message(TURN, STEPS[0].created_at)}
-
-
-@pytest.mark.parametrize("seq", [0, 1, 3])
-def test_a_turn_that_does_not_follow_the_steps_is_left_out(seq: int) -> None:
-    messages, _ = delta(ContinuationToken(), ContinuationToken(), STEPS, replace(TURN, seq=seq), None)
-    assert messages == dict(enumerate(messages_of(STEPS)))
-
-
 def test_a_turn_without_the_step_before_it_is_refused() -> None:
     with pytest.raises(ValueError, match="turn at 1 needs the step before it"):
         delta(ContinuationToken(steps=1), ContinuationToken(), [], TURN, None)
@@ -309,29 +292,6 @@ def test_a_failed_goal_has_the_time_of_its_failure() -> None:
         ("failed", steps[2].created_at),
         ("open", None),
     ]
-
-
-@pytest.mark.parametrize("goals", [None, "plan", {"name": "plan"}, [None, "plan", {}, {"name": 5}]])
-def test_invalid_goals_are_ignored(goals: Any) -> None:
-    assert goals_of(steps_of(("user", "go", {"goals": goals}))) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "metadata", "title"),
-    [
-        ("write\na book", {}, "write"),
-        (" \n\t\n  a book \n", {}, "a book"),
-        ("write", {"title": "My book"}, "My book"),
-        ("write", {"title": ""}, "write"),
-        ("write", {"title": 5}, "write"),
-        ("x" * 80, {}, "x" * 80),
-        ("x" * 81, {}, "x" * 79 + "…"),
-        ("x" * 78 + " and more", {}, "x" * 78 + "…"),
-        ("", {}, ""),
-    ],
-)
-def test_the_title_is_given_or_the_first_line_of_the_prompt(content: str, metadata: dict[str, Any], title: str) -> None:
-    assert title_of(steps_of(("user", content, metadata))[0]) == title
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
 """Messages of both channels survive serialization, those of unknown kinds too."""
 
 import json
-from datetime import datetime
 from typing import Any
-
-import pytest
 
 from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.status import TaskStatus
@@ -58,21 +55,6 @@ def serialize(message: AnyEvent | StreamChunk, **numbers: Any) -> dict[str, Any]
     """Return the message as a follower receives it, with the numbers that Redis adds."""
     record: dict[str, Any] = json.loads(json.dumps(numbers)[:-1] + "," + unnumbered_json(message))
     return record
-
-
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
-def test_every_event_is_parsed_with_its_numbers(event: AnyEvent) -> None:
-    read = parse_stream_message(serialize(event, seq=7, generation="g", chunks=3))
-    assert type(read) is type(event)
-    assert read == event.model_copy(update={"seq": 7, "generation": "g", "chunks": 3})
-    assert isinstance(read.timestamp, datetime)
-
-
-def test_the_body_holds_no_numbers_and_is_one_line() -> None:
-    for event in EVENTS:
-        record = json.loads("{" + unnumbered_json(event))
-        assert not {"seq", "generation", "chunks", "events"} & set(record)
-        assert "\n" not in unnumbered_json(event)
 
 
 def test_an_event_of_an_unknown_kind_is_kept() -> None:

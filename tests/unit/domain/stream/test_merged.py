@@ -267,22 +267,6 @@ def test_an_invalid_cursor_is_refused(cursor: str) -> None:
         Cursor.parse(cursor)
 
 
-def test_tool_calls_and_results_are_separate_items() -> None:
-    server = apply_operations([("chunk", "x"), ("tools", "tc_1")])
-    types = [item.type for item in follow_live(server)]
-    assert types == [
-        "event_task_start",
-        "step_final",
-        "event_agent_select",
-        "text_part_delta",
-        "tool_call_part",
-        "step_final",
-        "tool_result_part",
-        "step_final",
-        "event_task_end",
-    ]
-
-
 def test_an_event_of_a_newer_release_is_an_item() -> None:
     record = {"type": "event_of_tomorrow", "seq": 1, "generation": "a", "chunks": 0, "more": [1]}
     view = MergedStream(Cursor(), lambda start: [])

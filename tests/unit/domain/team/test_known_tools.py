@@ -2,12 +2,9 @@
 
 from typing import Any
 
-from roboco.domain.team.known_tools import known_tools, missing_tools_error
+from roboco.domain.team.known_tools import missing_tools_error
 from roboco.domain.team.team import Team
-from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.validation import validate_team
-
-FIND = ListedTool(description="Find.", input_schema={}, effect="pure")
 
 
 def team(server: dict[str, Any], *tools: str, limits: tuple[str, ...] = ()) -> Team:
@@ -39,12 +36,3 @@ def test_the_error_for_missing_tools_is_short() -> None:
     )
     assert len(found) < 1000
     assert "'tool19' and 180 more, which" in found
-
-
-def test_server_entry_expands_to_the_listed_tools() -> None:
-    shop = team({}, "mcp:shop", "artifact_list", "shop_find")
-    (agent,) = shop.agents
-    listing = Listing(tools={"find": FIND, "x" * 64: FIND, "buy": FIND})
-    assert known_tools(shop, agent, {"shop": listing}) == ("shop_find", "shop_buy", "artifact_list")
-    assert known_tools(shop, agent, {}) == ("shop_list_tools", "artifact_list", "shop_find")
-    assert known_tools(shop, agent, {"shop": Listing(error="down")})[0] == "shop_list_tools"

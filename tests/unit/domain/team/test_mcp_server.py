@@ -20,20 +20,6 @@ def validation_error(data: dict[str, Any]) -> str:
     return str(raised.value)
 
 
-def test_a_server_has_a_command_or_a_url() -> None:
-    files = McpServer.model_validate(COMMAND | {"env": ["SHOP_TOKEN"], "prefix": "files_", "timeout": 30})
-    assert files.remote_names("ignored_") == {"files_search": "search", "files_read": "read"}
-    assert files.location == "python -m shop.files_server"
-    web = McpServer.model_validate(WEB | {"headers": {"Authorization": "WEB_AUTH_HEADER"}})
-    assert web.remote_names("web_") == {"web_search": "search", "web_buy": "buy"}
-    assert (web.named_tools["search"].effect, web.named_tools["buy"].effect, web.named_tools["buy"].approval) == (
-        "pure",
-        None,
-        "never",
-    )
-    assert (web.timeout, web.connect_timeout, web.prefix) == (60.0, 10.0, None)
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -107,20 +93,6 @@ def test_any_text_as_a_url_is_accepted_or_refused(text: str) -> None:
     url_error(text)
     url_error(f"https://mcp.example.com/{text}")
     url_error(f"https://{text}")
-
-
-def test_a_server_without_named_tools_allows_all() -> None:
-    omitted = McpServer.model_validate({"command": ["x"]})
-    assert omitted == McpServer.model_validate({"command": ["x"], "tools": "all"})
-    assert (omitted.allows_all_tools, omitted.named_tools, omitted.remote_names("x_")) == (True, {}, {})
-    assert omitted.remote_of("shop_", "shop_find") == "find"
-    assert [omitted.remote_of("shop_", name) for name in ("find", "shop_", "shop_a.b", "shop_" + "x" * 60)] == [
-        None
-    ] * 4
-    assert (omitted.name_of("shop_", "find"), omitted.name_of("shop_", "a.b")) == ("shop_find", None)
-    named = McpServer.model_validate(COMMAND | {"prefix": "f_"})
-    assert (named.remote_of("shop_", "f_read"), named.remote_of("shop_", "f_find")) == ("read", None)
-    assert (named.settings_of("shop_", "find"), named.settings_of("shop_", "read") is not None) == (None, True)
 
 
 def test_the_cache_key_depends_on_the_declaration() -> None:

@@ -93,11 +93,6 @@ def at_limit() -> World:
     return world
 
 
-def step_and_pause(world: World) -> None:
-    world.step()
-    world.pause("pause2")
-
-
 CONTINUING: list[tuple[Callable[[], World], Act]] = [
     (user_turn, lambda world: world.send("more", agent="helper")),
     (user_turn, lambda world: world.stop()),
@@ -115,22 +110,6 @@ CONTINUING: list[tuple[Callable[[], World], Act]] = [
     (client_tool_turn, answer(0, 1)),
     (client_tool_turn, lambda world: world.interrupt("never mind")),
 ]
-STAYING: list[tuple[Callable[[], World], Act]] = [
-    (user_turn, lambda world: None),
-    (user_turn, lambda world: world.pause("pause2")),
-    (user_turn, lambda world: world.resume()),
-    (paused, lambda world: world.send("later")),
-    (paused, lambda world: world.pause("pause2")),
-    (paused, step_and_pause),
-    (paused_with_calls, raise_limits),
-    (paused_with_calls, decide(1, True)),
-    (at_limit, lambda world: world.step()),
-    (approval, lambda world: world.send("later")),
-    (approval, lambda world: world.pause()),
-    (approval, raise_limits),
-    (client_tool_turn, answer(1)),
-    (unknown, lambda world: world.send("later")),
-]
 
 
 @pytest.mark.parametrize(("begin", "act"), CONTINUING)
@@ -143,34 +122,6 @@ def test_an_accepted_item_ends_the_wait(begin: Callable[[], World], act: Act) ->
     assert not is_at_rest(world)
     world.settle()
     assert is_at_rest(world)
-
-
-@pytest.mark.parametrize(("begin", "act"), STAYING)
-def test_an_item_that_stays_in_the_inbox_ends_no_wait(begin: Callable[[], World], act: Act) -> None:
-    world = begin()
-    act(world)
-    assert is_at_rest(world)
-    world.settle()
-    assert is_at_rest(world)
-
-
-def test_a_task_that_runs_or_has_changed_its_wait_does_not_rest() -> None:
-    world = user_turn()
-    before = world.summary()
-    world.pause()
-    world.settle()
-    assert world.status() is TaskStatus.PAUSED
-    assert not stays_at_rest(world.engine, before)
-    assert not stays_at_rest(world.engine, before.model_copy(update={"status": TaskStatus.RUNNING}))
-    world.server.wipe()
-    assert stays_at_rest(world.engine, before), "the workspace alone says so"
-
-
-def test_a_client_call_that_was_refused_needs_no_answer() -> None:
-    world = world_with_calls(("client_ask", {"q": 1}), ("client_ask", {"bad": 1}))
-    assert is_at_rest(world)
-    answer(0)(world)
-    assert not is_at_rest(world)
 
 
 def test_a_resumption_counts_until_the_work_is_recorded() -> None:

@@ -62,25 +62,12 @@ def unfinished_attempts(world: World) -> int:
     return world.engine.tasks.leases.count_attempt(ATTEMPTS_KEY)
 
 
-def test_accepted_message_is_acknowledged_and_its_attempt_finished() -> None:
-    world = empty_world()
-    assert process(world.engine, Received(world), lambda: None) == Acknowledge()
-    assert unfinished_attempts(world) == 0
-
-
 def test_message_returns_to_its_queue_after_a_pause_if_a_server_does_not_answer() -> None:
     world, error = empty_world(), TransientError("redis is away")
     start = world.clock.now()
     assert process(world.engine, Received(world), raising(error)) == Requeue(error)
     assert world.clock.now() == pytest.approx(start + REQUEUE_DELAY, abs=0.1)
     assert unfinished_attempts(world) == 0
-
-
-@pytest.mark.parametrize("error", [TimeLimit(), MemoryError()], ids=["time", "memory"])
-def test_message_that_exceeds_a_limit_returns_and_the_attempt_counts(error: Exception) -> None:
-    world = empty_world()
-    assert process(world.engine, Received(world), raising(error)) == Requeue(error)
-    assert unfinished_attempts(world) == 1
 
 
 def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> None:
@@ -90,19 +77,6 @@ def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> 
     assert isinstance(disposition, Requeue)
     assert "another worker is processing this message" in str(disposition.error)
     assert not accepted
-
-
-def test_message_whose_attempts_are_exhausted_becomes_a_dead_letter_and_is_not_accepted() -> None:
-    world, accepted = empty_world(), list[int]()
-    for _ in range(POLICY.max_attempts):
-        process(world.engine, Received(world), raising(TimeLimit()))
-        world.clock.sleep(POLICY.lease + 1)
-    assert process(world.engine, Received(world), lambda: accepted.append(1)) == Acknowledge()
-    [(reason, attempts)] = dead_letters_of(world)
-    assert reason.startswith(f"{POLICY.max_attempts} workers were lost, exceeded the time limit")
-    assert attempts == POLICY.max_attempts
-    assert not accepted
-    assert unfinished_attempts(world) == 0
 
 
 def test_a_dead_letter_that_needs_too_much_memory_is_stored_without_its_body() -> None:

@@ -6,23 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roboco.client.session import session
-from roboco.domain.history.state import fold
 from roboco.domain.history.step import verify_chain
 from roboco.domain.inbox.imported_message import MAX_IMPORTED_BYTES, MAX_IMPORTED_MESSAGES
 from roboco.domain.inbox.submission import parse_submission
-from roboco.domain.recorded.explain import explain
 from roboco.domain.recorded.recorded_task import RecordedTask
-from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.engine.coordinate.submit import submit
 from roboco.errors import StateConflict, UsageError
-from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
-from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, assert_whole, member, speaker
+from tests.support.memory_ports.journeys import MANUAL, assert_whole
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.memory_ports.world import TASK, World, world_parts
 
 TALK = [
     {"role": "user", "text": "Who are you?"},
@@ -51,33 +46,6 @@ def recorded(world: World) -> RecordedTask:
     return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
 
 
-def test_messages_are_the_first_steps_marked_as_imported_and_the_prompt_follows() -> None:
-    world = imported()
-    assert [(step.agent_name, step.text, step.is_imported) for step in world.history()] == [
-        ("user", "Who are you?", True),
-        ("expert", "An expert.", True),
-        ("helper", "And I help.", True),
-        ("user", "Good.", True),
-        ("user", "go", False),
-        ("helper", "helper answers go", False),
-    ]
-    assert world.status() is TaskStatus.USER_TURN
-    assert verify_chain(world.histories.lines(TASK)) == 6
-    assert_whole(world, "")
-
-
-def test_session_shows_them_and_the_story_and_the_replay_know_them() -> None:
-    world = imported()
-    shown = session(world.engine, TASK)
-    assert [message.role.value for message in shown.messages] == [
-        "user", "assistant", "assistant", "user", "user", "assistant"
-    ]  # fmt: skip
-    assert shown.title == "Who are you?"
-    past = recorded(world)
-    assert [(step.seq, step.comparison) for step in replay(past)] == [(5, "same"), (None, "same")]
-    assert [scene.why for scene in explain(past)][:2] == ["it was imported when the task was submitted"] * 2
-
-
 def test_metadata_of_the_task_and_of_the_prompt_are_in_their_steps() -> None:
     world = imported(agent="expert", by="alice", title="A talk", context={"a": 1})
     first, prompt = world.history()[0], world.history()[4]
@@ -86,26 +54,6 @@ def test_metadata_of_the_task_and_of_the_prompt_are_in_their_steps() -> None:
     assert "agent" not in first.metadata
     assert (prompt.metadata["agent"], prompt.metadata["by"]) == ("expert", "alice")
     assert world.history()[5].agent_name == "expert"
-
-
-def test_agent_that_is_not_named_is_the_one_that_speaks_last() -> None:
-    world = SEQUENTIAL.world()
-    submission = {"task_id": TASK, "team": "desk", "prompt": "more", "history": TALK[2:3], "conversation": True}
-    submit(world.engine, parse_submission(submission), SEQUENTIAL.team)
-    world.settle()
-    assert [step.agent_name for step in world.history()][:3] == ["second", "user", "second"]
-
-
-def test_limits_do_not_count_them() -> None:
-    world = World(world_parts(lambda request: says(speaker(request))))
-    limits = {"max_steps": 3, "agents": {"only": {"max_steps": 1}}}
-    history = [{"role": "user", "text": "one"}, {"role": "assistant", "text": "two"}] * 5
-    submission = {"task_id": TASK, "team": "desk", "prompt": "go", "history": history}
-    submit(world.engine, parse_submission(submission), team_of(agents=[member("only")], limits=limits))
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    state = fold(world.history())
-    assert (state.steps, state.imported, state.usage.steps, state.agent_usage("only").steps) == (12, 10, 2, 1)
 
 
 def test_same_submission_is_the_same_task_and_other_content_is_a_conflict() -> None:

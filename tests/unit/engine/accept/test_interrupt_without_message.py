@@ -19,10 +19,10 @@ from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings
 from tests.support.memory_ports.controlled import DELEGATING
-from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, member, speaker
+from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.two_agents import TWO_AGENTS, world_of_two_agents
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.memory_ports.two_agents import world_of_two_agents
+from tests.support.memory_ports.world import TASK, World, world_parts
 
 
 def halted_once(act: Callable[[World], None] = World.halt, texts: tuple[str, ...] = ("half ", "a word")) -> World:
@@ -110,51 +110,6 @@ def test_history_session_and_story_show_it_and_the_replay_decides_the_same() -> 
     assert {step.comparison for step in replay(recorded(world)) if step.seq is not None} == {"same"}
 
 
-def test_interruption_between_two_steps_keeps_the_next_turn_from_starting() -> None:
-    worlds: list[World] = []
-
-    def halt_at_the_commit(name: str, call: Any) -> Any:
-        if name.startswith("task_store.commit") and len(worlds[0].history()) == 2:
-            worlds[0].watch = lambda name, call: call()
-            worlds[0].halt()
-        return call()
-
-    worlds.append(World(world_parts(lambda request: says(f"{speaker(request)} is done"))))
-    world = worlds[0]
-    world.submit(TWO_AGENTS)
-    world.watch = halt_at_the_commit
-    world.settle()
-    assert texts_of(world)[1:] == [("first", "first is done"), ("orchestrator", "interrupted by the user")]
-    assert receipt_of(world).effect in ("nothing_running", "turn_replaced")
-    assert_waits(world)
-    world.send("more")
-    world.settle()
-    assert [step.agent_name for step in world.history()][3:] == ["user", "second"]
-
-
-def test_end_that_the_router_would_choose_becomes_a_wait() -> None:
-    worlds: list[World] = []
-
-    def script(request: Request) -> ScriptedReply:
-        return ScriptedReply(("all ", "done"), meanwhile=lambda: None)
-
-    def halt_late(name: str, call: Any) -> Any:
-        if name == "histories.append" and len(worlds[0].given.model.requests) == 1:
-            worlds[0].watch = lambda name, call: call()
-            answer = call()
-            worlds[0].halt()
-            return answer
-        return call()
-
-    worlds.append(World(world_parts(script)))
-    world = worlds[0]
-    world.submit(team_of(agents=[member("only")]))
-    world.watch = halt_late
-    world.settle()
-    assert texts_of(world)[1:] == [("only", "all done"), ("orchestrator", "interrupted by the user")]
-    assert_waits(world)
-
-
 def test_open_calls_are_closed_and_the_tool_is_cancelled() -> None:
     worlds: list[World] = []
     flags: list[bool] = []
@@ -184,27 +139,6 @@ def test_open_calls_are_closed_and_the_tool_is_cancelled() -> None:
     ]
     assert answered == [call.id for call in lead.calls]
     assert world.history()[-1].agent_name == lead.agent_name
-
-
-def test_messages_before_the_interruption_become_steps_first_and_later_ones_continue() -> None:
-    def act(world: World) -> None:
-        world.send("queued", "item1")
-        world.clock.move(0.001)
-        world.halt()
-        world.clock.move(0.001)
-        world.send("shorter", "item2")
-
-    world = halted_once(act)
-    world.settle()
-    assert texts_of(world)[1:5] == [
-        ("first", "half a word"),
-        ("user", "queued"),
-        ("orchestrator", "interrupted by the user"),
-        ("user", "shorter"),
-    ]
-    receipt = receipt_of(world)
-    assert (receipt.applied_at_seq, receipt.effect, receipt.chunks_after) == (3, "reply_ended", 0)
-    assert {step.comparison for step in replay(recorded(world)) if step.seq is not None} == {"same"}
 
 
 def test_interrupted_sub_task_ends_since_it_has_no_user() -> None:

@@ -1,16 +1,14 @@
 """Items are found, and counted once, although a coordinator applies them at the moment at which they are looked up."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from roboco.domain.inbox.item import UserMessage
-from roboco.domain.paths import applied_path, inbox_path, item_path
-from roboco.engine.accept import send
-from roboco.engine.accept.accept_item import accept_item, stored_item
+from roboco.domain.paths import inbox_path, item_path
+from roboco.engine.accept.accept_item import accept_item
 from roboco.errors import TransientError
-from tests.support.memory_ports.journeys import MANUAL, TOOLS
+from tests.support.memory_ports.journeys import MANUAL
 from tests.support.memory_ports.watch import make_call
 from tests.support.memory_ports.world import TASK, World
 
@@ -28,46 +26,8 @@ def message(world: World, text: str = "more") -> UserMessage:
     return UserMessage(item_id=ITEM, created_at=world.engine.now(), text=text)
 
 
-def before_call(world: World, name: str, path: str, act: Callable[[], None]) -> None:
-    """Let `act` happen once, just before the next call of this name for this path."""
-
-    def watch(called: str, call: Any) -> Any:
-        if called == name and call.args[0] == path:
-            world.watch = make_call
-            act()
-        return call()
-
-    world.watch = watch
-
-
 def texts_of_user(world: World) -> list[str]:
     return [step.text for step in world.history() if step.agent_name == "user"]
-
-
-@pytest.mark.parametrize("read", [item_path, applied_path])
-def test_an_item_that_is_applied_between_two_reads_is_found(read: Callable[[str, str], str]) -> None:
-    world = waiting_task()
-    world.send("more", ITEM)
-    before_call(world, "files.get", read(TASK, ITEM), world.settle)
-    found = stored_item(world.engine.workspace, TASK, ITEM)
-    assert found is not None
-    assert found.applied_at_seq == 2
-
-
-@pytest.mark.parametrize("read", [item_path, applied_path])
-def test_a_repetition_of_a_message_that_is_applied_meanwhile_is_not_refused(read: Callable[[str, str], str]) -> None:
-    world = TOOLS.world()
-    world.submit(TOOLS.team)
-    world.send("more", ITEM)
-
-    def apply_and_begin_a_turn() -> None:
-        while ITEM in world.pending_item_ids():
-            world.deliver(world.dispatcher.queue.popleft())
-
-    before_call(world, "files.get", read(TASK, ITEM), apply_and_begin_a_turn)
-    send.accept_message(world.engine, TASK, message(world), "reject")
-    world.settle()
-    assert texts_of_user(world).count("more") == 1
 
 
 def test_a_message_that_the_store_writes_again_long_after_counts_once() -> None:

@@ -10,7 +10,7 @@ from roboco.engine.accept.answer import CallResolution, resolve_unknown
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
@@ -69,15 +69,6 @@ def test_a_resolution_becomes_the_result() -> None:
     }
 
 
-@pytest.mark.parametrize(("happened", "expected"), [(True, "the call had its effect"), (False, "lost before")])
-def test_a_resolution_without_a_result_has_a_default_text(happened: bool, expected: str) -> None:
-    world = world_with_unknown_outcome()
-    resolve(world, happened=happened)
-    world.settle()
-    assert expected in results(world)[0]
-    assert world.history()[2].results[0].is_error is not happened
-
-
 def test_the_first_resolution_counts_and_a_repeated_one_changes_nothing() -> None:
     world = world_with_unknown_outcome()
     resolve(world, result="first", item_id="one")
@@ -112,22 +103,5 @@ def test_a_resolution_during_the_recovery_of_the_call_is_refused_temporarily() -
         resolve(world, result="paid 0")
     world.settle()
     resolve(world, result="paid 0")
-    world.settle()
-    assert results(world)[0] == "paid 0"
-
-
-def test_a_resolution_whose_process_crashed_is_completed_by_the_next_one() -> None:
-    world = world_with_unknown_outcome()
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "inbox.add":
-            raise Crash
-        return call()
-
-    world.watch = watch
-    with pytest.raises(Crash):
-        resolve(world, result="paid 0")
-    world.watch = make_call
-    resolve(world, result="another")
     world.settle()
     assert results(world)[0] == "paid 0"

@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from roboco.domain.history.lineage import Retry
-from roboco.domain.history.step import verify_chain
 from roboco.domain.ids import retry_id
 from roboco.domain.paths import open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.engine.accept.retry_task import retry_task
 from roboco.errors import Erased, ModelError, NotFound, StateConflict, TransientError
 from roboco.ports.model import Request
@@ -52,20 +50,6 @@ def assert_retried(world: World, where: str = "") -> None:
     assert listed == {TASK: TaskStatus.FAILED, NEW: TaskStatus.COMPLETED}, where
     assert_whole(world, where)
     assert_whole(world, where, NEW)
-
-
-def test_a_retry_continues_with_the_turn_that_had_failed() -> None:
-    world = failed_world()
-    before, summary = list(world.histories.lines(TASK)), world.summary()
-    assert world.retry(by="ops", reason="the key is valid again") == NEW
-    world.settle(NEW)
-    assert_retried(world)
-    assert list(world.histories.lines(TASK)) == before == list(world.histories.lines(NEW))[:3]
-    assert world.summary() == summary.model_copy(update={"retried_as": NEW})
-    assert verify_chain(world.histories.lines(NEW)) == 5
-    retry = world.history(NEW)[3]
-    assert (retry.text, retry.metadata["by"]) == ("retried: the key is valid again", "ops")
-    assert (world.history(NEW)[4].text, world.history(NEW)[4].metadata["routing"]["rule"]) == ("second is well", "next")
 
 
 def test_each_end_has_one_retry_of_which_the_receivers_hear() -> None:
@@ -176,11 +160,3 @@ def test_a_task_that_is_erased_meanwhile_is_not_retried() -> None:
         retry_task(world.engine, TASK, Retry())
     assert summary_path(TASK) not in world.files.held
     assert open_marker_path(NEW) not in world.files.held
-
-
-def test_a_fork_that_has_the_id_of_the_retry_is_not_taken_for_it() -> None:
-    world = failed_world()
-    fork(world.engine, ForkRequest(TASK, NEW))
-    with pytest.raises(StateConflict, match="other content already"):
-        world.retry()
-    assert world.summary().retried_as == ""

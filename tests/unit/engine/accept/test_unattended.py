@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from roboco.client.worker_check import WorkerCheck
-from roboco.domain.paths import summary_path
 from roboco.engine.accept.wait_cause import WaitCause, current_cause, missing_worker_messages, why_unattended
 from roboco.engine.registration import check_workspace, register
 from roboco.engine.run.tool_call import run_call
@@ -139,21 +138,6 @@ def test_a_workspace_other_than_that_of_the_coordinators_is_named() -> None:
         check_workspace(world.engine, WORKSPACE_URL)
     with pytest.raises(UsageError, match="worker 'worker@here' uses the workspace file:///w on a"):
         start_worker(world, "tools")
-
-
-def test_a_coordinator_without_the_open_tasks_of_the_recorded_workspace_is_refused() -> None:
-    world = world_without_workers()
-    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(
-        Registration(("coordinator",), (), OTHER_WORKSPACE), False
-    )
-    world.clock.move(1000)  # no coordinator runs
-    del world.files.held[summary_path(TASK)]
-    with pytest.raises(UsageError, match="delete the key 'workspace' in Redis"):
-        start_worker(world, "coordinator")
-    start_worker(world, "tools")  # a tools worker does not know the open tasks
-    world.server.held.schedule.clear()
-    start_worker(world, "coordinator")
-    assert world.engine.services.workers.workspace() == workspace_name(world.files, WORKSPACE_URL)
 
 
 def test_a_coordinator_with_the_open_tasks_replaces_one_with_a_wrong_workspace() -> None:

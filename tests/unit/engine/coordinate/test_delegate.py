@@ -11,7 +11,7 @@ from roboco.engine.accept import accept_item
 from roboco.engine.coordinate import delegate
 from roboco.errors import UsageError
 from roboco.ports.model import Request
-from tests.support.memory_ports.journeys import assert_whole, member, own_turns, speaker
+from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
@@ -57,31 +57,6 @@ def run_to_end(world: World) -> World:
     return world
 
 
-def test_a_delegated_team_works_in_a_separate_task() -> None:
-    world = run_to_end(with_open_sub_tasks())
-    helpers, writers = children(world)
-    assert [step.text for step in world.history(helpers)] == ["look it up", "helper did: look it up"]
-    assert [step.agent_name for step in world.history(writers)] == ["user", "one", "two"]
-    lead = world.history()[1]
-    for child in (helpers, writers):
-        assert world.history(child)[0].parent_id == lead.step_id
-        assert world.summary(child).status is TaskStatus.COMPLETED
-    results = world.history()[2].results
-    assert [result.result["text"] for result in results] == ["helper did: look it up", "two did: write it"]
-    assert [result.result["task_id"] for result in results] == [helpers, writers]
-    assert world.history()[3].text == "all together"
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert_whole(world, "")
-
-
-def test_the_usage_of_sub_tasks_is_charged_to_the_parent() -> None:
-    world = run_to_end(with_open_sub_tasks())
-    own = sum(step.metadata["usage"]["tokens_in"] for step in world.history() if step.by_agent)
-    theirs = sum(world.summary(child).tokens_in for child in children(world))
-    assert theirs > 0
-    assert world.summary().tokens_in == own + theirs
-
-
 def test_sub_tasks_share_the_limits_of_the_parent() -> None:
     world = with_open_sub_tasks(team(limits={"max_steps": 10, "max_tokens": 600, "max_seconds": 100}))
     for child, tokens in zip(children(world), (292, 292), strict=True):
@@ -96,19 +71,6 @@ def test_sub_tasks_share_the_limits_of_the_parent() -> None:
     ]
 
 
-@pytest.mark.parametrize("act", ["stop", "interrupt"])
-def test_a_control_that_ends_the_parents_wait_stops_the_sub_tasks(act: str) -> None:
-    world = with_open_sub_tasks()
-    getattr(world, act)(*(["never mind"] if act == "interrupt" else []))
-    run_to_end(world)
-    for child in children(world):
-        assert world.summary(child).status is TaskStatus.CANCELLED
-        assert "does not need the result any more" in world.summary(child).reason
-    assert [result.is_error for result in world.history()[2].results] == [True, True]
-    assert world.summary().status is (TaskStatus.CANCELLED if act == "stop" else TaskStatus.COMPLETED)
-    assert_whole(world, "")
-
-
 def test_a_full_inbox_of_a_sub_task_does_not_keep_its_parent_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     world = with_open_sub_tasks()
     for limit in ("MAX_ITEMS", "MAX_CONTROLS"):
@@ -119,20 +81,6 @@ def test_a_full_inbox_of_a_sub_task_does_not_keep_its_parent_from_ending(monkeyp
     delegate.stop_sub_task(world.engine, TASK, call, "not needed")
     run_to_end(world)
     assert world.summary(child).status is TaskStatus.CANCELLED
-
-
-def test_the_agent_reads_the_failure_of_a_sub_task_as_an_error() -> None:
-    def failing_script(request: Request) -> ScriptedReply:
-        if speaker(request) == "helper":
-            raise ZeroDivisionError
-        return script(request)
-
-    world = World(world_parts(failing_script))
-    world.submit(team())
-    world.settle()
-    first, second = world.history()[2].results
-    assert "ended as failed" in str(first.error)
-    assert not second.is_error
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,15 @@ from roboco.domain.decision.decide import decide
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import ErrorPart
 from roboco.domain.history.state import History, fold
-from roboco.domain.history.step import GUARDS
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
-from roboco.engine.coordinate.advance import advance
 from roboco.errors import InvalidTeam
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.journeys import GUARDED, POLITE, guard_team, member
+from tests.support.memory_ports.journeys import POLITE, guard_team, member
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.world import TASK, World, world_parts
+from tests.support.memory_ports.world import World, world_parts
 from tests.unit.domain.steps import steps_of
 from tests.unit.engine.accept.test_fork import FORK, fork_task
 
@@ -51,17 +49,6 @@ class Desk:
         self.world.submit(team or self.team, prompt, at_once=True, **options)
         self.world.settle()
         return self.world
-
-
-@pytest.mark.parametrize("verdict", [True, {"passed": True, "reason": "fine"}])
-def test_a_passed_message_reaches_the_agent_which_does_not_see_the_guard(verdict: object) -> None:
-    desk = Desk(verdict)
-    history = desk.run().history()
-    assert [step.agent_name for step in history] == ["user", "orchestrator", "tool_executor", "one"]
-    assert history[2].metadata[GUARDS]["passed"] is True
-    assert (desk.seen, len(desk.requests)) == (["go"], 1)
-    assert "polite" not in str(desk.requests[0].messages)
-    assert desk.world.summary().status is TaskStatus.COMPLETED
 
 
 REFUSALS: list[Any] = [
@@ -103,19 +90,6 @@ def test_a_guard_that_fails_refuses_or_lets_the_task_fail_as_the_team_says(on_er
     desk = Desk(ValueError("broken"), on_refusal=ANSWER, on_error=on_error)
     world = desk.run()
     assert (desk.requests, world.summary().status) == ([], status)
-
-
-def test_a_conversation_guards_each_message_and_ends_at_a_refused_one() -> None:
-    desk = Desk(lambda text: "rude" not in text)
-    world = desk.run(conversation=True)
-    world.send("more", "item1")
-    world.settle()
-    assert (desk.seen, len(desk.requests)) == (["go", "more"], 2)
-    assert "more" in str(desk.requests[1].messages)
-    world.send("something rude", "item2")
-    world.settle()
-    assert len(desk.requests) == 2
-    assert world.summary().status is TaskStatus.FAILED
 
 
 TOOL = {"name": "client_map", "description": "hidden", "input_schema": {"type": "object", "title": "hidden"}}
@@ -179,29 +153,6 @@ def test_accepted_messages_become_steps_before_a_refused_task_ends() -> None:
     assert (world.summary().status, desk.requests) == (TaskStatus.COMPLETED, [])
 
 
-def test_an_interruption_without_a_message_starts_no_guard_and_a_stop_ends_the_task() -> None:
-    desk = Desk()
-
-    def halt(text: str) -> object:
-        if len(desk.seen) == 1:
-            desk.world.halt()
-        return True
-
-    desk.verdict = halt
-    world = desk.run()
-    assert (world.status(), len(desk.seen), desk.requests) == (TaskStatus.USER_TURN, 1, [])
-
-    def stop(text: str) -> object:
-        desk.world.stop()
-        return True
-
-    desk.verdict = stop
-    world.send("go on", "item2")
-    world.settle()
-    assert (world.summary().status, desk.requests) == (TaskStatus.CANCELLED, [])
-    assert desk.seen[-1] == "go\n\ngo on"
-
-
 def test_a_retry_and_a_fork_of_a_refused_message_end_again_without_a_turn() -> None:
     desk = Desk(lambda text: "go" not in text)
     world = desk.run()
@@ -214,23 +165,6 @@ def test_a_retry_and_a_fork_of_a_refused_message_end_again_without_a_turn() -> N
     assert desk.requests == []
 
 
-def test_a_team_guards_by_its_typed_output_as_a_sub_task() -> None:
-    output = {"type": "object", "properties": {"passed": {"type": "boolean"}}, "required": ["passed"]}
-    judge = {"name": "judge", "agents": [member("judge", output=output)], "collaboration_model": {"type": "sequential"}}
-    for passed in (True, False):
-
-        def reply(request: Request, passed: bool = passed) -> ScriptedReply:
-            if "judge" in str(request.messages[0]["content"]):
-                return says('{"passed": true}' if passed else '{"passed": false}')
-            return says("an answer")
-
-        world = World(world_parts(reply))
-        world.submit(guard_team(input=["judge"], tools=[], teams={"judge": judge}))
-        world.settle()
-        assert world.history()[2].metadata[GUARDS]["verdicts"]["judge"]["passed"] is passed
-        assert world.summary().status is (TaskStatus.COMPLETED if passed else TaskStatus.FAILED)
-
-
 def test_guards_name_tools_or_teams_of_the_team_once() -> None:
     data = {"name": "desk", "agents": [member("one")], "tools": [POLITE]}
     assert validate_team(data | {"guards": {"input": ["polite"]}}).guards is not None
@@ -241,20 +175,3 @@ def test_guards_name_tools_or_teams_of_the_team_once() -> None:
     ):
         with pytest.raises(InvalidTeam, match=mistake):
             validate_team(data | {"guards": {"input": names}})
-
-
-def test_the_journey_of_the_faults_is_guarded() -> None:
-    world = GUARDED.run(GUARDED.world())
-    assert [step.agent_name for step in world.history()].count("orchestrator") == 2
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_a_conversation_that_waits_after_a_failure_asks_no_guard() -> None:
-    desk = Desk()
-    world = desk.world
-    world.submit(desk.team, conversation=True)
-    world.deliver(world.dispatcher.queue.popleft())
-    advance(world.engine, TASK, give_up_reason="it killed its coordinators")
-    world.settle()
-    assert [step.agent_name for step in world.history()] == ["user", "orchestrator", "tool_executor", "orchestrator"]
-    assert world.status() is TaskStatus.USER_TURN

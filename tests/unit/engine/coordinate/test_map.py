@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.history.step import OUTPUT
 from roboco.domain.ids import sub_task_id
 from roboco.domain.limits import Limits
@@ -51,35 +50,6 @@ def state_team(**work: Any) -> Team:
     return team_of(agents=[{"name": "searches", "map": mapped}, member("writer")], teams={"search": search})
 
 
-def test_each_item_has_a_sub_task_and_the_results_are_in_order() -> None:
-    world = run(search_team())
-    assert [step.agent_name for step in world.history()] == [
-        "user",
-        "planner",
-        "searches",
-        "tool_executor",
-        "searches",
-        "writer",
-    ]
-    *found, failed = listed(world)
-    assert found == FOUND
-    assert failed["item"] == "refuse"
-    assert "ended as failed: finder: it refuses" in failed["error"]
-    assert [world.history(child)[0].text for child in children(world)] == ["tides", '{"about":"moon"}', "refuse"]
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert_whole(world, "")
-
-
-def test_the_next_agent_sees_the_list_once() -> None:
-    world = run(search_team())
-    [*_, request] = world.given.model.requests
-    assert speaker(request) == "writer"
-    assert sum("finder found tides" in str(message["content"]) for message in request.messages) == 1
-    assert world.history()[-1].metadata["context"]["left_out"] == [
-        {"steps": [2, 3], "why": "the agent does not see it"}
-    ]
-
-
 def test_prompts_and_edges_see_the_list() -> None:
     writer = member("writer") | {"prompt": "You are {{ output.searches | map(attribute='text') | join(' and ') }}."}
     team = search_team().model_copy(update={"agents": (*search_team().agents[:2], *team_of(agents=[writer]).agents)})
@@ -123,15 +93,6 @@ def _delegating(request: Request) -> ScriptedReply:
     asked = any(message["role"] == "assistant" for message in request.messages)
     calls = [("delegate", {"team": "helpers", "prompt": prompt}) for prompt in ("first", "second")]
     return says("well") if asked else says("", *calls)
-
-
-def test_a_refused_item_makes_place_for_the_next_one_at_once() -> None:
-    world = World(world_parts(search_script))
-    world.submit(state_team(parallel=1), state={"words": [" ", "x" * 300, "tides"]})
-    world.drain()
-    blank, *others = listed(world)
-    assert blank == {"item": " ", "error": "'prompt' must be a text with the work for the team"}
-    assert [entry["text"] for entry in others] == [f"finder found {'x' * 300}", "finder found tides"]
 
 
 def test_an_empty_list_is_one_step() -> None:
@@ -242,20 +203,6 @@ def test_an_output_older_than_the_tail_is_read_from_the_history() -> None:
     world.settle()
     assert [step.agent_name for step in world.history()][-4:-1] == ["again", "tool_executor", "again"]
     assert listed(world)[:2] == FOUND
-
-
-def test_outputs_are_read_only_where_a_map_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(*args: Any) -> dict[str, Any]:
-        read_at.add(len(world.history()))
-        return mapped_outputs(*args)
-
-    read_at = set[int]()
-    monkeypatch.setattr("roboco.engine.coordinate.next_step.mapped_outputs", read)
-    world = World(world_parts(search_script))
-    world.submit(search_team())
-    world.settle()
-    assert len(world.history()) > 4
-    assert read_at == {2}  # after the message and the answer of the planner
 
 
 @pytest.mark.parametrize(("agents", "last"), [(2, "writer"), (1, "user")])

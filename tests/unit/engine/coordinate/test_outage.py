@@ -1,15 +1,12 @@
 """Outages: an unreachable model delays its tasks, pauses them after a while, and ends none of them."""
 
-import re
 from typing import Any
 
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.coordinate.outage import MAX_RETRY_AFTER, retry_delay
 from roboco.engine.run import turn
 from roboco.errors import ModelError, TransientError
-from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.model import ScriptedReply
 from tests.support.memory_ports.watch import PortCall, make_call
 from tests.support.memory_ports.world import SWEEP_INTERVAL, World, team_of, world_parts
@@ -58,45 +55,6 @@ def run_for(world: World, seconds: float) -> None:
 def status_reasons(world: World, task_id: str = "t0") -> list[str]:
     """Return the reasons in the status events of the task."""
     return [event["reason"] for event in world.events(task_id) if event["type"] == "event_status"]
-
-
-def test_an_outage_delays_a_turn_and_ends_no_task() -> None:
-    server = FailingModel()
-    world = world_with_tasks(server)
-    run_for(world, 100)
-    assert world.status("t0") is TaskStatus.RUNNING
-    assert not any(isinstance(message, TurnMessage) for message in world.dispatcher.queue), "no worker holds it"
-    pauses = [after - before for before, after in zip(server.requested_at, server.requested_at[1:], strict=False)]
-    assert [round(pause) for pause in pauses] == pytest.approx([1, 2, 4, 8, 16, 32], abs=1.1)
-    assert status_reasons(world)[-1] == "one waits: model 'm' cannot be reached: refused; next attempt in 60 s"
-    assert world.server.held.tasks["t0"].reason == status_reasons(world)[-1]
-    server.error = None
-    run_for(world, 100)
-    assert world.summary("t0").status is TaskStatus.COMPLETED
-    assert len(world.history("t0")) == 2, "the history shows no failure"
-    assert world.server.held.paused_until == {}, "other turns are not held back"
-
-
-def test_a_task_is_paused_after_the_timeout_and_continues_when_it_is_resumed() -> None:
-    server = FailingModel()
-    world = world_with_tasks(server)
-    run_for(world, OUTAGE_TIMEOUT + 70)
-    assert world.summary("t0").status is TaskStatus.PAUSED
-    assert re.fullmatch(
-        r"one waits: model 'm' cannot be reached: refused; this has lasted 9\d\d s\. The task continues when it is "
-        "resumed, or when the model answers another task",
-        world.summary("t0").reason,
-    )
-    requests = len(server.requested_at)
-    run_for(world, 2 * 3600)
-    assert len(server.requested_at) == requests, "a paused task sends no requests"
-    world.resume("mine", task_id="t0")
-    run_for(world, 10)
-    assert world.status("t0") is TaskStatus.RUNNING, "it waits for another 900 s"
-    assert len(server.requested_at) > requests
-    server.error = None
-    run_for(world, 70)
-    assert world.summary("t0").status is TaskStatus.COMPLETED
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -150,47 +108,6 @@ def test_an_unreachable_store_delays_a_turn_and_is_named() -> None:
     assert world.summary("t0").status is TaskStatus.COMPLETED
 
 
-def test_text_that_was_published_before_a_failure_is_void() -> None:
-    server = FailingModel(None)
-    world = world_with_tasks(server)
-    world.given.model.script = lambda request: ScriptedReply(("one ", "two"))
-    chunks = 0
-
-    def watch(name: str, call: PortCall) -> Any:
-        nonlocal chunks
-        if name == "leases.emit":
-            chunks += 1
-            if chunks == 2:
-                raise TransientError("no answer")
-        return call()
-
-    world.watch = watch
-    run_for(world, 5)
-    assert world.summary("t0").status is TaskStatus.COMPLETED
-    assert [step.text for step in world.history("t0")] == ["go", "one two"]
-    [restart] = [event for event in world.events("t0") if event["type"] == "event_turn_restart"]
-    assert restart["reason"] == "no answer"
-
-
-def test_a_step_that_was_stored_before_a_failure_is_kept() -> None:
-    server = FailingModel(None)
-    world = world_with_tasks(server)
-    failed: list[str] = []
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name.startswith("task_store.commit") and not failed:
-            failed.append(name)
-            raise TransientError("no answer")
-        return call()
-
-    world.watch = watch
-    run_for(world, 5)
-    assert failed
-    assert world.summary("t0").status is TaskStatus.COMPLETED
-    assert len(server.requested_at) == 1
-    assert "event_turn_restart" not in [event["type"] for event in world.events("t0")]
-
-
 @pytest.mark.parametrize(
     "error", [ValueError("bad \udc80 name https://me:pass@x"), TransientError("bad \udc80 name https://me:pass@x")]
 )
@@ -208,14 +125,6 @@ def test_the_text_of_an_exception_is_sanitized_before_it_is_published(
     world.watch = watch
     run_for(world, 5)
     assert "bad \ufffd name https://***@x" in (world.summary("t0").reason or status_reasons(world)[-1])
-
-
-def test_retry_delays_grow_up_to_a_minute_and_obey_the_server() -> None:
-    never, now, later = (ModelError("status", "503", True, after) for after in (None, 0.0, 30.0))
-    assert [retry_delay(never, refusals) for refusals in (0, 1, 5, 6, 100_000)] == [1, 2, 32, 60, 60]
-    assert retry_delay(now, 3) == 8, "a server with a Retry-After of 0 is not asked in a loop"
-    assert retry_delay(later, 0) == 30
-    assert retry_delay(ModelError("status", "503", True, 1e9), 0) == MAX_RETRY_AFTER
 
 
 def test_a_rate_limit_that_never_ends_pauses_the_task() -> None:

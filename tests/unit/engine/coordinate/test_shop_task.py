@@ -36,15 +36,6 @@ def test_a_celery_task_answers_a_call() -> None:
     assert_whole(world, "")
 
 
-def test_no_worker_and_no_further_message_waits_with_the_task() -> None:
-    world = ShopWorld(timeout=86_400).begin()
-    passes = len(world.dispatcher.sent)
-    for _ in range(20):
-        world.clock.move(world.server.held.schedule[TASK] - world.clock.now())
-        world.sweep()
-    assert (len(world.shop.sent), len(world.dispatcher.sent)) == (1, passes)
-
-
 @pytest.mark.parametrize(
     ("effect", "error"),
     [
@@ -77,15 +68,6 @@ def test_a_person_resolves_a_call_without_an_answer_and_a_late_answer_resolves_i
     world.answers = late
     world.run()
     assert [result.result for result in world.results()] == [["file"]]
-
-
-@pytest.mark.parametrize(
-    ("effect", "error"),
-    [("pure", "^Celery task .* failed"), ("irreversible", "^outcome unknown: .* failed")],
-)
-def test_a_failure_of_the_celery_task_is_an_error(effect: str, error: str) -> None:
-    world = ShopWorld(({"file": "a", "fails": True},), effect=effect).begin().run()
-    assert re.search(error, str(world.results()[0].error))
 
 
 def test_a_failure_with_an_unknown_effect_goes_to_a_person() -> None:

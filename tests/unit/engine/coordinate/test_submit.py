@@ -7,39 +7,19 @@ from typing import Any
 import pytest
 
 from roboco.domain.inbox.submission import Submission
-from roboco.domain.paths import open_marker_path, team_path
+from roboco.domain.paths import team_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.engine.accept import accept_task
-from roboco.engine.accept.accept_task import accept_and_wake
 from roboco.engine.coordinate.submit import submit
-from roboco.engine.engine import Engine
 from roboco.errors import CorruptHistory, UsageError
 from tests.support.memory_ports.dispatcher import AdvanceMessage, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, SEQUENTIAL, member
-from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import Crash, Fault
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-
-
-def crash() -> None:
-    raise Crash
+from tests.support.memory_ports.world import TASK, World, team_of
 
 
 def submission_of(team: Team, **changes: Any) -> Submission:
     return Submission.model_validate({"task_id": TASK, "team": team.name, "prompt": "go"} | changes)
-
-
-def test_the_first_step_contains_the_prompt() -> None:
-    world = SEQUENTIAL.world()
-    submission = submission_of(SEQUENTIAL.team, prompt="write", context={"tone": "dry"}, agent="second")
-    accept_and_wake(world.engine, submission, SEQUENTIAL.team)
-    [first] = world.history()
-    assert (first.agent_name, first.text, first.seq, first.prev_digest) == ("user", "write", 0, "")
-    assert first.metadata == {"submission": submission.digest(), "context": {"tone": "dry"}, "agent": "second"}
-    assert world.summary().status is TaskStatus.QUEUED
-    types = [record["type"] for record in world.published()]
-    assert types == ["event_task_start", "event_user_message", "event_step_end"]
 
 
 @pytest.mark.parametrize("moments", [0, 1, 5, 1000])
@@ -138,28 +118,6 @@ def test_the_client_dispatches_the_first_turn_if_it_starts_now_and_no_custom_rou
     assert [type(sent) for sent in world.dispatcher.queue] == [message]
 
 
-def calls_of(act: Callable[[World], object]) -> list[str]:
-    count = Fault(10**9, crash)
-    act(GRAPH.world(count))
-    return count.seen
-
-
-@pytest.mark.parametrize("accept", [accept_and_wake, submit])
-def test_an_accepted_task_is_completed_if_the_client_dies_at_any_port_call(
-    accept: Callable[[Engine, Submission, Team], object],
-) -> None:
-    """Once the marker is written, the task is accepted, and no client has to submit it again."""
-    at_once = accept is submit
-    for n in range(1, len(calls_of(lambda world: world.submit(GRAPH.team, at_once=at_once))) + 1):
-        fault = Fault(n, crash, after=True)
-        world = GRAPH.world(fault)
-        with pytest.raises(Crash):
-            accept(world.engine, submission_of(GRAPH.team), GRAPH.team)
-        if open_marker_path(TASK) in world.files.held:
-            world.settle()
-            assert world.summary().status is TaskStatus.COMPLETED, f"the client died after {fault.seen}"
-
-
 def test_a_stop_before_the_submission_is_applied() -> None:
     world = GRAPH.world()
     world.stop()
@@ -168,17 +126,6 @@ def test_a_stop_before_the_submission_is_applied() -> None:
     assert world.summary().status is TaskStatus.CANCELLED
     assert [step.agent_name for step in world.history()] == ["user", "orchestrator"]
     assert not world.given.model.requests
-
-
-def test_prompts_are_rendered_with_task_team_agent_and_context() -> None:
-    prompt = (
-        "{{ task.id }} {{ task.prompt }} {{ team.name }} {{ team.agents[0].name }} {{ agent.name }} {{ context.n }}"
-    )
-    team = team_of(agents=[member("one") | {"prompt": prompt}])
-    world = World(world_parts(lambda request: says("done")))
-    submit(world.engine, submission_of(team, context={"n": 7}), team)
-    world.settle()
-    assert world.given.model.requests[0].messages[0] == {"role": "system", "content": "task_1 go desk one one 7"}
 
 
 def test_the_prompts_of_a_team_share_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:

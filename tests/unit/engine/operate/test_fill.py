@@ -8,11 +8,9 @@ import pytest
 
 from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX, open_marker_path
 from roboco.domain.shard import SHARDS, shard_of
-from roboco.domain.status import TaskStatus
 from roboco.engine.operate import fill
 from roboco.engine.operate.fill import CLAIM_SECONDS, REFILL_INTERVAL, ROUND_DELAY, FillStep, fill_page
 from roboco.errors import TransientError
-from roboco.ports.fill import FillKind, FillPhase, FillPosition
 from tests.support.memory_ports import schedule as memory_schedule
 from tests.support.memory_ports.journeys import MANUAL
 from tests.support.memory_ports.sweeping import fill_schedule
@@ -43,22 +41,6 @@ def open_tasks(names: Sequence[str] = TASKS) -> World:
 def scheduled(world: World, prefix: str = "") -> set[str]:
     names = (name.removeprefix(prefix) for name in world.server.held.schedule if name.startswith(prefix))
     return {name for name in names if "/" not in name}
-
-
-@pytest.mark.parametrize("first", range(1, PAGES))
-def test_two_coordinators_share_a_fill(first: int) -> None:
-    world = open_tasks()
-    for _ in range(first):
-        assert fill_page(world.engine).moved
-    assert not world.engine.tasks.schedule.is_intact()
-    other = world.process()
-    for _ in range(PAGES - first):
-        assert fill_page(other).moved
-    assert not fill_page(other).moved
-    assert not fill_page(world.engine).moved
-    assert world.engine.tasks.schedule.is_intact()
-    assert scheduled(world) == scheduled(world, ENTER_PREFIX) == set(TASKS)
-    assert world.server.held.fill is None
 
 
 @pytest.mark.parametrize("page", range(PAGES))
@@ -168,41 +150,3 @@ def test_a_shard_that_does_not_answer_delays_no_other(loss: str) -> None:
     fill_schedule(world.engine)
     assert scheduled(world, prefix) == set(TASKS)
     assert world.engine.tasks.schedule.is_intact()
-
-
-@pytest.mark.parametrize("pages", range(1, PAGES))
-def test_a_fill_that_was_left_unfinished_long_ago_begins_anew(pages: int) -> None:
-    """Its coordinator died after it had recorded that the schedule is filled, or all coordinators stopped."""
-    world = open_tasks()
-    fill_schedule(world.engine)
-    world.server.held.fresh_until = 0.0
-    for _ in range(pages - 1):
-        fill_page(world.engine)
-
-    def lose(name: str, call: Any) -> Any:
-        return None if name == "schedule.finish_fill" else call()
-
-    world.watch = lose
-    fill_page(world.engine)
-    world.watch = make_call
-    world.server.held.schedule.clear()
-    world.clock.move(REFILL_INTERVAL)
-    fill_schedule(world.engine)
-    assert scheduled(world) == set(TASKS)
-
-
-def test_due_tasks_are_swept_while_a_fill_runs() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.dispatcher.queue.clear()
-    world.server.held.fresh_until = 0.0
-    world.clock.move(world.given.policy.redelivery_delay)
-    world.process().tasks.schedule.claim_fill(
-        world.engine.tasks.schedule.mark_filling(),
-        FillPosition(FillKind.REFILL, FillPhase.OPEN),
-        "other",
-        CLAIM_SECONDS,
-    )
-    world.sweep()
-    world.drain()
-    assert world.status() is TaskStatus.USER_TURN

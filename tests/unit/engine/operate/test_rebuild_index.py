@@ -17,6 +17,7 @@ from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.task_index import MemoryTaskIndex
 from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
 from tests.support.memory_ports.world import Given, World, world_parts
+from tests.support.selection import PARTS, in_parts
 
 RUN_TIME = 10.0
 OPEN = ["open1", "open2"]
@@ -69,14 +70,6 @@ def check_complete(world: World) -> None:
     }
 
 
-def test_the_rebuilt_index_holds_the_summaries_of_the_workspace() -> None:
-    world = filled_world()
-    assert (page_of(world).entries, page_of(world).complete) == ((), False)
-    assert rebuild(world) == 5
-    check_complete(world)
-    assert rebuild(world) == 0
-
-
 def test_a_rebuild_reads_one_file_of_an_ended_task_and_two_of_an_open_one() -> None:
     world, calls = filled_world(), Counter[str]()
 
@@ -110,11 +103,12 @@ def fault_count() -> int:
     return len(fault.seen)
 
 
-def test_a_rebuild_whose_worker_dies_anywhere_is_continued_by_another_one() -> None:
+@in_parts
+def test_a_rebuild_whose_worker_dies_anywhere_is_continued_by_another_one(part: int) -> None:
     def die() -> None:
         raise Crash
 
-    for at in range(1, fault_count() + 1):
+    for at in range(1 + part, fault_count() + 1, PARTS):
         world = filled_world()
         world.watch = Fault(at, die)
         with pytest.raises(Crash):
@@ -122,24 +116,6 @@ def test_a_rebuild_whose_worker_dies_anywhere_is_continued_by_another_one() -> N
         world.engine = world.process()
         rebuild(world)
         check_complete(world)
-
-
-def test_a_rebuild_ends_when_its_time_is_over_and_the_next_one_continues() -> None:
-    world = filled_world()
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name == "files.folders":
-            world.clock.move(RUN_TIME)
-        return call()
-
-    world.watch = watch
-    rebuild(world)
-    page = page_of(world)
-    assert not page.complete
-    assert page.tasks_read == len(page.entries)
-    while not page_of(world).complete:
-        rebuild(world)
-    check_complete(world)
 
 
 def test_a_broken_task_is_left_out_and_the_others_are_entered(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,31 +1,23 @@
 """sweep: work that no worker does is dispatched again, a bounded number of times, and no task is forgotten."""
 
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from roboco.domain.paths import (
-    ENTER_PREFIX,
-    RESTART_PREFIX,
-    RESUME_PREFIX,
     inbox_path,
     team_path,
 )
 from roboco.domain.shard import shard_of
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinate.advance import advance
-from roboco.engine.coordinate.pending import redelivery_delay
-from roboco.engine.engine import Policy
 from roboco.engine.operate.sweep import FOREIGN_TASK_DELAY, sweep_shard
 from roboco.errors import TransientError
 from tests.support.memory_ports.clock import SkewedClock
-from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, UNSCHEDULED_WAIT, World, team_of, world_parts
@@ -62,58 +54,6 @@ def test_an_unclaimed_turn_is_redelivered_with_growing_delays() -> None:
     assert len(world.given.model.requests) == 6
 
 
-@pytest.mark.parametrize(("redeliveries", "seconds"), [(0, 10), (1, 20), (3, 80), (5, 300), (1000, 300)])
-def test_redelivery_delays_double_up_to_the_maximum(redeliveries: int, seconds: float) -> None:
-    assert redelivery_delay(Policy(), redeliveries) == seconds
-
-
-def test_a_turn_is_restarted_when_the_lease_of_its_worker_has_expired() -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team)
-    advance(world.engine, TASK)
-    world.watch = _crash_at("model.stream")
-    crashed_at = world.clock.now()
-    world.drain()
-    world.watch = make_call
-    while not restarts(world):
-        world.sweep()
-    assert world.clock.now() - crashed_at < world.given.policy.lease + 3
-    assert restarts(world)[0]["attempt"] == 2
-    assert "lost" in restarts(world)[0]["reason"]
-    world.settle()
-    assert world.history()[1].metadata["attempt"] == 2
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_a_turn_with_a_valid_lease_is_not_restarted() -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team)
-    advance(world.engine, TASK)
-    world.watch = _crash_at("model.stream")
-    world.drain()
-    for _ in range(8):
-        world.sweep()
-        advance(world.engine, TASK)
-    assert not restarts(world)
-
-
-@pytest.mark.parametrize("where", ["leases.claim_turn", "model.stream", "leases.emit", "histories.append"])
-def test_a_turn_that_kills_every_worker_fails_the_task_after_max_attempts(where: str) -> None:
-    world = GRAPH.world(_crash_at(where, before=True) if where == "histories.append" else _crash_at(where))
-    world.watch = _crash_in_turns(world, where)
-    world.submit(GRAPH.team)
-    world.settle()
-    assert world.summary().status is TaskStatus.FAILED
-    assert "writer's turn was lost 3 times" in world.summary().reason
-    assert [record["attempt"] for record in restarts(world)] == [2, 3, 4], (
-        "the last restart voids the text of the third"
-    )
-    assert [record["replaced"] for record in restarts(world)] == [False, False, True], "and no turn follows it"
-    assert "another step replaces the turn" in restarts(world)[-1]["reason"]
-    assert [step.agent_name for step in world.history()] == ["user", "orchestrator"]
-    assert read_items(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
-
-
 def test_a_turn_that_raises_fails_the_task_immediately_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
     """The turn would raise again."""
 
@@ -146,56 +86,6 @@ def _crash_at(where: str, before: bool = False) -> Any:
     return watch
 
 
-def _crash_in_turns(world: World, where: str) -> Any:
-    """Return a watch that crashes at the call, or before a step of an agent is stored."""
-
-    def watch(name: str, call: Any) -> Any:
-        if name == where == "histories.append":
-            step = call.args[1]
-            if step.by_agent:
-                raise Crash
-            return call()
-        return _crash_at(where)(name, call)
-
-    return watch
-
-
-@pytest.mark.parametrize("kind", [ENTER_PREFIX, RESTART_PREFIX, RESUME_PREFIX])
-def test_a_job_that_is_entered_again_while_it_runs_is_kept(kind: str) -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    world.engine.tasks.schedule.set(f"{kind}{TASK}")
-
-    def watch(name: str, call: Any) -> Any:
-        if name in ("task_store.load", "files.names"):
-            world.server.held.schedule[f"{kind}{TASK}"] = world.clock.now()
-        return call()
-
-    world.watch = watch
-    sweep_shard(world.engine, shard_of(TASK), 1)
-    assert world.server.held.schedule[f"{kind}{TASK}"] <= world.clock.now()
-    world.watch = make_call
-    world.sweep()
-    assert f"{kind}{TASK}" not in world.server.held.schedule
-
-
-def test_a_task_that_cannot_be_reconciled_is_retried_with_a_delay() -> None:
-    world = with_lost_message(GRAPH.world())
-    passes: list[float] = []
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "task_store.load":
-            passes.append(world.clock.now())
-            raise TransientError("no answer")
-        return call()
-
-    world.watch = watch
-    for _ in range(60):
-        world.sweep()
-    assert 5 <= len(passes) <= 7
-
-
 def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:
     """The delays of three tasks have grown; two of them are checked soon after the first one succeeds."""
     world = World(world_parts(lambda request: says("")))
@@ -210,24 +100,6 @@ def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:
     due = [world.server.held.schedule[name] for name in ("b", "c")]
     assert [round(at - engine.clock.now(), 2) for at in due] == [0.0, 0.01]
     assert engine.process.backoff.record_failure("b") == 1.0
-
-
-def test_tasks_continue_soon_after_redis_answers_again() -> None:
-    world = with_lost_message(GRAPH.world())
-
-    def watch(name: str, call: Any) -> Any:
-        if name.startswith("task_store"):
-            raise TransientError("no answer")
-        return call()
-
-    world.watch = watch
-    for _ in range(10):
-        world.clock.move(5)
-        world.sweep()
-    world.watch = make_call
-    world.clock.move(30)
-    world.sweep()
-    assert [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
 
 
 def unknown_phase() -> Any:

@@ -21,6 +21,7 @@ from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, Fault
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.selection import PARTS, in_parts
 from tests.unit.engine.test_accept import crash
 
 GROUP = "whatif-0a"
@@ -188,16 +189,6 @@ def triage(effect: str) -> tuple[World, list[str], list[str]]:
 
 
 @pytest.mark.parametrize("effect", ["pure", "idempotent"])
-def test_a_function_that_hears_the_same_gets_its_recorded_answer(effect: str) -> None:
-    world, heard, _ = triage(effect)
-    start_runs(world.engine, request())
-    world.settle(RUN)
-    assert world.history(RUN)[-1].text == "answer 1"
-    assert heard == ["[writer] a refund"]
-    assert row(world).calls == CallCounts(recorded=1)
-
-
-@pytest.mark.parametrize("effect", ["pure", "idempotent"])
 def test_a_function_that_hears_something_else_runs_if_it_is_pure_and_is_refused_otherwise(effect: str) -> None:
     world, heard, said = triage(effect)
     said[0] = "a complaint"
@@ -211,22 +202,6 @@ def test_a_function_that_hears_something_else_runs_if_it_is_pure_and_is_refused_
         assert "has no recorded result for 'triage' after this conversation" in world.summary(RUN).reason
         assert len(heard) == 1
         assert row(world).calls == CallCounts(refused=1)
-
-
-def test_a_function_of_a_sub_task_of_a_run_has_no_recorded_answers() -> None:
-    world, heard, _ = triage("pure")
-    inner = {"name": "inner", "agents": [{"name": "triage", "function": "a.b:triage", "effect": "pure"}]}
-    lead = {"name": "lead", "prompt": "p", "delegates": ["inner"]}
-    world.given.model.script = lambda asked: (
-        says("done")
-        if any(message["role"] == "tool" for message in asked.messages)
-        else says("", ("delegate", {"team": "inner", "prompt": "go"}))
-    )
-    agents = [{"name": "writer", "prompt": "p"}, lead]
-    start_runs(world.engine, request(seq=1, team=team_of(agents=agents, teams={"inner": inner})))
-    world.settle(RUN)
-    assert [one.is_error for one in results(world)] == [False]
-    assert len(heard) == 2
 
 
 def test_equal_calls_get_the_recorded_results_in_their_order() -> None:
@@ -252,11 +227,12 @@ def test_equal_calls_get_the_recorded_results_in_their_order() -> None:
     assert row(world, "whatif-0b-1").calls == CallCounts(recorded=1, run=1)
 
 
-def test_no_crash_lets_a_run_have_an_effect() -> None:
+@in_parts
+def test_no_crash_lets_a_run_have_an_effect(part: int) -> None:
     """The client, the workers and the coordinator die before each port call, and each message is delivered again."""
-    n, struck = 0, True
+    n, struck = part - PARTS + 1, True
     while struck:
-        n += 1
+        n += PARTS
         world = ended_world()
         world.watch = fault = Fault(n, crash)
         for _ in range(3):

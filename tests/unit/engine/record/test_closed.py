@@ -7,11 +7,9 @@ import pytest
 
 from roboco.domain.history.lineage import Retry
 from roboco.domain.inbox.item import Stop, UserMessage
-from roboco.domain.paths import erasure_path, open_marker_path
-from roboco.domain.removal.erasure import ErasureRequest
+from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.accept_item import CLOSING_TIMEOUT, accept_item
-from roboco.engine.accept.request_erasure import request_erasure
 from roboco.engine.accept.retry_task import retry_task
 from roboco.engine.record.task_tar import check_exportable
 from roboco.engine.retry import CLOSE_TIMEOUT
@@ -69,11 +67,6 @@ def stop(world: World) -> None:
     accept_item(world.process(), TASK, Stop(item_id="stop1", created_at=world.engine.now()))
 
 
-def erase(world: World) -> None:
-    request_erasure(world.process(), ErasureRequest(task_id=TASK, requested_at=world.engine.now()))
-    assert erasure_path(TASK) in world.files.held
-
-
 def retry(world: World) -> None:
     assert retry_task(world.process(), TASK, Retry())
 
@@ -88,12 +81,6 @@ def export(world: World) -> None:
 def test_a_task_that_is_being_closed_has_ended(act: Act, number: int) -> None:
     world = act_at(SEQUENTIAL, number, act)
     assert (world.summary().status, world.pending_item_ids()) == (TaskStatus.COMPLETED, [])
-
-
-@pytest.mark.parametrize("number", range(1, MOMENTS + 1))
-def test_the_erasure_of_a_task_that_is_being_closed_is_accepted(number: int) -> None:
-    world = act_at(SEQUENTIAL, number, erase)
-    assert erasure_path(TASK) in world.files.held, "no coordinator has refused it"
 
 
 @pytest.mark.parametrize("number", range(1, MOMENTS + 1))

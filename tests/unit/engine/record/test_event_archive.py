@@ -45,18 +45,6 @@ def published_events(world: World) -> list[dict[str, Any]]:
     return [record for record in found if record["generation"] == generation]
 
 
-def test_the_log_of_a_running_task_stays_short() -> None:
-    world = running_world()
-    longest = 0
-    while world.dispatcher.queue:
-        world.deliver(world.dispatcher.queue.popleft())
-        longest = max(longest, len(world.server.held.tasks[TASK].events))
-        assert world.events() == published_events(world)
-    assert world.failures == []
-    assert longest <= LIMITS.max_events + 8
-    assert world.server.held.tasks[TASK].first_event > 30
-
-
 def test_the_log_of_a_waiting_task_keeps_one_event() -> None:
     world = World(world_parts(lambda request: says("yes?"), policy=SHORT_LOGS))
     world.submit(team_of(agents=[member("one")], collaboration_model={"type": "manual"}))

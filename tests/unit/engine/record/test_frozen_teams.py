@@ -8,17 +8,7 @@ from roboco.domain.paths import lineage_path, recorded_calls_path, team_path
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.engine.frozen_teams import FrozenTeams, team_as_data
 from roboco.errors import CorruptHistory
-from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
-
-
-def test_tasks_with_equal_team_files_share_a_team() -> None:
-    world = MANUAL.world()
-    for task_id, journey in (("a", MANUAL), ("b", MANUAL), ("c", SEQUENTIAL)):
-        world.submit(journey.team, task_id=task_id)
-    teams = world.process().workspace.frozen_teams
-    assert teams.get("a") is teams.get("b")
-    assert teams.get("a") == MANUAL.team
-    assert teams.get("c") == SEQUENTIAL.team
+from tests.support.memory_ports.journeys import MANUAL
 
 
 def test_the_file_names_its_origin_which_readers_ignore() -> None:

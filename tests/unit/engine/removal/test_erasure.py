@@ -16,6 +16,7 @@ from roboco.errors import AlreadyEnded, Erased, NotFound, StateConflict, Transie
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL
 from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, world_parts
+from tests.support.selection import PARTS, in_parts
 from tests.unit.engine.accept.test_fork import FORK, fork_task
 from tests.unit.engine.coordinate.test_delegate import script as delegating
 from tests.unit.engine.coordinate.test_delegate import team as delegating_team
@@ -136,10 +137,11 @@ def test_forks_are_kept_or_erased_as_the_request_says(choice: str) -> None:
         assert world.history(FORK)[0].text == "go"
 
 
-def test_an_erasure_continues_after_each_crash_and_each_failed_call() -> None:
+@in_parts
+def test_an_erasure_continues_after_each_crash_and_each_failed_call(part: int) -> None:
     calls = _calls_of_an_erasure()
     assert len(calls) > 30
-    for number in range(1, len(calls) + 1):
+    for number in range(1 + part, len(calls) + 1, PARTS):
         for failure in (Crash(), TransientError("no answer")):
             for after in (False, True):
                 _erase_with_a_failure(number, failure, after)

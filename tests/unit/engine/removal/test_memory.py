@@ -20,6 +20,7 @@ from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, Watch, make_call
 from tests.support.memory_ports.world import TASK, team_of, world_parts
+from tests.support.selection import PARTS, in_parts
 from tests.unit.engine.removal.object_world import ObjectWorld
 
 PATH = owner_path("", "context.user", "alice")
@@ -60,12 +61,13 @@ def erase(world: ObjectWorld, **fields: Any) -> None:
     world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
 
 
+@in_parts
 @pytest.mark.parametrize("failure", [Crash(), TransientError("no answer")])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_call_remembers_once_wherever_its_worker_dies(failure: BaseException, after: bool) -> None:
-    number = calls = 0
+def test_a_call_remembers_once_wherever_its_worker_dies(failure: BaseException, after: bool, part: int) -> None:
+    number, calls = part - PARTS + 1, 0
     while number <= calls:
-        number, calls = number + 1, 0
+        number, calls = number + PARTS, 0
 
         def watch(name: str, call: Any, number: int = number) -> Any:
             nonlocal calls
@@ -107,14 +109,6 @@ def test_what_another_task_forgets_before_a_killed_call_is_repeated_stays_forgot
     assert world.history()[2].results[0].is_error is False
 
 
-def test_an_erasure_takes_what_the_task_remembered_and_the_receipt_names_it() -> None:
-    world = ended_task()
-    erase(world)
-    assert [entry.id for entry in stored(world).entries] == ["mem_other"]
-    assert (world.receipt().memory, world.receipt().remembered) == (PATH, 1)
-    assert "drinks" not in world.files.held[tombstone_path(TASK)].decode()
-
-
 def test_what_arrives_late_from_an_erased_task_is_removed_by_the_checks() -> None:
     world = ended_task()
     late = stored(world).entries[0].model_dump() | {"id": "mem_late"}
@@ -149,10 +143,11 @@ def test_the_retention_keeps_what_its_tasks_remembered_and_a_user_may_still_ask_
     assert len(stored(world).entries) == 1
 
 
-def test_an_erasure_of_the_memory_continues_after_each_crash() -> None:
-    number = calls = 0
+@in_parts
+def test_an_erasure_of_the_memory_continues_after_each_crash(part: int) -> None:
+    number, calls = part - PARTS + 1, 0
     while number <= calls:
-        number, calls = number + 1, 0
+        number, calls = number + PARTS, 0
         world = ended_task()
 
         def watch(name: str, call: Any, number: int = number) -> Any:

@@ -16,7 +16,6 @@ from roboco.errors import TransientError, UsageError
 from roboco.ports.scans import RetentionScan
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
-from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import POLICY, world_parts
 from tests.unit.engine.removal.object_world import ObjectWorld
 
@@ -63,27 +62,6 @@ def test_pages_are_spread_and_shared_by_coordinators(monkeypatch: pytest.MonkeyP
     scan = world.engine.tasks.task_index.load_scan(RetentionScan)
     assert scan is not None
     assert (scan.tasks_read, scan.due) == (5, 5)
-
-
-def test_a_page_whose_coordinator_dies_is_repeated() -> None:
-    world = world_of(DELETE, tasks=3)
-    world.clock.move(DAY)
-    calls = 0
-
-    def die(name: str, call: object) -> object:
-        nonlocal calls
-        calls += name == "files.replace"
-        if calls == 2:
-            raise Crash
-        return call()  # type: ignore[operator]
-
-    world.watch = die
-    with pytest.raises(Crash):
-        enforce_retention(world.engine, SECONDS)
-    world.watch = lambda name, call: call()
-    world.clock.move(SECONDS + 1)
-    assert enforce_retention(world.process(), SECONDS) == 3
-    world.sweep_until(lambda: all(finished(world, f"task{number}") for number in range(3)))
 
 
 @pytest.mark.parametrize("page_size", [1, 200])

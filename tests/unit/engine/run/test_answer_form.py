@@ -16,7 +16,6 @@ from tests.support.memory_ports.world import World, team_of, world_parts
 
 GOOD = '{"searches": ["tides"], "need_more": false}'
 VALUE = {"searches": ["tides"], "need_more": False}
-SEQUENTIAL = {"type": "sequential"}
 
 
 def run(team: Team, script: Script, **options: Any) -> World:
@@ -57,14 +56,6 @@ def test_a_form_holds_for_the_answer_that_ends_the_work_and_until_the_next_messa
     systems = [str(request.messages[0]["content"]) for request in requests(world)]
     assert systems[0] == "You are writer.\n\nBe brief."
     assert systems[-1] == "You are critic."
-
-
-def test_a_team_in_order_needs_one_turn_of_each_agent() -> None:
-    team = team_of(agents=[member("first"), member("second")], collaboration_model=SEQUENTIAL | {"rounds": 2})
-    world = run(team, lambda request: says(GOOD if request.output else "words"), answer_form={"schema": PLAN})
-    assert [request.output for request in requests(world)] == [None, None, None, PLAN]
-    assert world.history()[-1].metadata[OUTPUT] == VALUE
-    assert world.summary().status is TaskStatus.COMPLETED
 
 
 def test_an_agent_with_a_type_of_its_own_keeps_it_and_its_answer_must_fit_both() -> None:

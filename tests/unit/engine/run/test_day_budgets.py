@@ -12,12 +12,11 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage import BILLION, day_of
 from roboco.engine.day_budgets import MAX_WAIT
-from roboco.engine.engine import Policy
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import TOOLS, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 
 TASK = "acme:t1"
@@ -123,31 +122,11 @@ def test_the_cost_of_tools_counts_before_the_next_turn(entries: tuple[str, ...])
 
 
 @pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
-        ("acme=20", ("acme", DayBudget(20.0))),
-        ("acme=0.5/100", ("acme", DayBudget(0.5, 100))),
-        ("*=/7", ("*", DayBudget(None, 7))),
-        ("acme=0", ("acme", DayBudget(0.0))),
-    ],
-)
-def test_an_entry_names_a_tenant_its_cost_and_its_tokens(entry: str, expected: tuple[str, DayBudget]) -> None:
-    assert parse_budget(entry) == expected
-
-
-@pytest.mark.parametrize(
     "entry", ["acme", "acme=", "acme=/", "=5", "Acme=5", "acme=-1", "acme=5/1.5", "acme=nan", "a b=1"]
 )
 def test_a_wrong_entry_is_refused(entry: str) -> None:
     with pytest.raises(UsageError, match="is no budget: write TENANT=COST/TOKENS"):
         parse_budget(entry)
-
-
-def test_a_tenant_without_an_entry_has_that_of_all_others_and_no_tenant_has_none() -> None:
-    budgets = TenantBudgets(("acme=5", "*=/7"))
-    assert [budgets.of(name) for name in ("acme", "other", "")] == [DayBudget(5.0), DayBudget(None, 7), None]
-    assert TenantBudgets().of("acme") is None
-    assert Policy().budgets.of("acme") is None
 
 
 def test_turns_that_run_together_exceed_the_budget_by_one_reply_at_most() -> None:
@@ -217,17 +196,6 @@ def test_sub_tasks_that_run_together_exceed_the_limits_of_their_caller_by_one_re
     assert not world.server.held.caller_reservations
 
 
-def test_a_turn_that_waits_for_a_rate_limit_reserves_nothing() -> None:
-    models = {"standard": {"model": "m", "requests_per_minute": 1}}
-    team = team_of(agents=[member("writer")], models=models, collaboration_model={"type": "manual"})
-    world = world_of("acme=/999999")
-    world.submit(team, task_id=TASK)
-    world.submit(team, task_id="acme:t2")
-    world.drain()
-    assert "rate limit" in reason(world, "acme:t2")
-    assert not world.server.held.day_reservations
-
-
 def test_a_reservation_of_a_dead_worker_is_replaced_by_that_of_the_next_attempt() -> None:
     world = world_of("acme=/999999")
 
@@ -273,17 +241,3 @@ def test_the_reservation_of_a_turn_without_usage_ends(dies_at: str, conversation
     assert world.status(TASK) is status
     assert not world.server.held.day_reservations
     assert spent(world) == (0, 0)
-
-
-def test_a_turn_without_a_budget_has_no_round_trip_for_it() -> None:
-    calls: dict[str, list[str]] = {}
-    for tenant in ("acme", "free"):
-        world = world_of("acme=/999999")
-        world.watch = Fault(0, lambda: None)
-        world.submit(TEAM, task_id=f"{tenant}:t1")
-        world.settle(f"{tenant}:t1")
-        calls[tenant] = world.watch.seen
-    budget = [name for name in calls["acme"] if name in ("rates.spent", "rates.reserve_day", "rates.count_day")]
-    assert "rates.reserve_day" in budget
-    assert not [name for name in calls["free"] if name.startswith("rates.") and name in budget]
-    assert len(calls["acme"]) - len(calls["free"]) == len(budget)

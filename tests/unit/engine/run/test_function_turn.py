@@ -12,7 +12,7 @@ from roboco.domain.task_usage import TaskUsage
 from roboco.engine.accept.answer import CallResolution, resolve_unknown
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
-from roboco.tools.function_answer import AgentAnswer, recorded_form
+from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -125,17 +125,6 @@ def test_an_answer_out_of_bounds_fails_the_task(answer: AgentAnswer, why: str) -
     assert why in world.summary().reason
 
 
-def test_it_may_call_tools_of_servers_and_of_the_client_and_achieve_goals() -> None:
-    servers = {"web": {"url": "https://example.com/mcp"}, "shop": {"url": "https://example.com/s", "tools": ["pay"]}}
-    agent = function("triage", tools=["mcp:web", "shop_pay", "artifact_list"], delegates=["h"])
-    helpers = {"h": {"name": "h", "agents": [member("x")]}}
-    team = team_of(agents=[agent], mcp_servers=servers, teams=helpers)
-    names = ["web_search", "shop_pay", "artifact_list", "delegate", "client_ask", "achieve_done"]
-    context = ToolContext("t", "triage", "tc_1", "t/tc_1", 1)
-    found = recorded_form(team, AgentAnswer(calls=[(name, {}) for name in names]), lambda agent, value: value, context)
-    assert [call["name"] for call in found["calls"]] == names
-
-
 def test_an_exception_fails_the_task_and_a_retry_calls_the_function_again() -> None:
     broken = [True]
 
@@ -206,38 +195,6 @@ def test_an_interruption_gives_the_function_its_turn_again_with_the_message() ->
     assert world.history()[-1].error is None
 
 
-def test_a_reached_limit_of_calls_stops_it_as_a_limit() -> None:
-    world = run(
-        {"triage": lambda args, context: "again"},
-        [function("triage")],
-        collaboration_model={"type": "sequential", "rounds": 5},
-        limits={"agents": {"triage": {"max_calls": 2}}, "at_limit": "end"},
-    )
-    assert world.summary().status is TaskStatus.FAILED
-    assert "max_calls is 2" in world.summary().reason
-    assert fold(world.history()).turns == {"triage": 2}
-
-
-def test_a_function_that_is_limited_is_wrapped_up_without_a_turn() -> None:
-    world = run(
-        {"triage": lambda args, context: "again"},
-        [function("triage")],
-        collaboration_model={"type": "sequential", "rounds": 5},
-        limits={"agents": {"triage": {"max_calls": 1}}, "at_limit": "wrap_up"},
-    )
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert fold(world.history()).turns == {"triage": 1}
-
-
-def test_its_repeated_answers_are_no_loop() -> None:
-    world = run(
-        {"triage": lambda args, context: "same"},
-        [function("triage")],
-        collaboration_model={"type": "sequential", "rounds": 12},
-    )
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
 def test_a_fork_of_a_failed_turn_calls_the_function_again() -> None:
     down = [True]
 
@@ -252,13 +209,6 @@ def test_a_fork_of_a_failed_turn_calls_the_function_again() -> None:
     fork_task(world)
     world.settle(FORK)
     assert (world.summary(FORK).status, world.history(FORK)[-1].text) == (TaskStatus.COMPLETED, "fine")
-
-
-def test_an_answer_of_an_agent_that_the_team_of_a_fork_lacks_is_left() -> None:
-    world = run({"f": lambda args, context: AgentAnswer("t", calls=[("add", {})])}, [function("f"), member("writer")])
-    fork_task(world, 1, team=team_of(agents=[member("writer")]))
-    world.settle(FORK)
-    assert (world.summary(FORK).status, agents_of(world, FORK)[-1]) == (TaskStatus.COMPLETED, "writer")
 
 
 @pytest.mark.parametrize("name", ["support__bad name", f"support__{'x' * 99}"])

@@ -14,6 +14,7 @@ from tests.support.memory_ports.journeys import assert_whole, member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.selection import PARTS, in_parts
 
 TEAM = team_of(
     agents=[member("one", tools=["add", "sub"])],
@@ -127,10 +128,11 @@ def run(moment: str, switched: bool, dies_at: int, after: bool = False) -> int:
     return ending.calls
 
 
+@in_parts
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("switched", [False, True], ids=["", "switched off"])
-def test_a_task_completes_whenever_the_worker_that_hands_over_dies(moment: str, switched: bool) -> None:
+def test_a_task_completes_whenever_the_worker_that_hands_over_dies(moment: str, switched: bool, part: int) -> None:
     calls = run(moment, switched, 0)
-    for dies_at in range(1, calls + 1):
+    for dies_at in range(1 + part, calls + 1, PARTS):
         for after in (False, True):
             run(moment, switched, dies_at, after)

@@ -54,19 +54,6 @@ def shut_down_at(world: World, operation: str, nth: int = 1) -> Callable[[], Non
     return lambda: setattr(world, "watch", make_call)
 
 
-def test_a_turn_is_released_before_its_first_text_and_restarted_after_it() -> None:
-    world = world_with_turn()
-    order = take(world).assignment
-    stop = shut_down_at(world, "model.stream")
-    assert run_turn(world.engine, order) is TurnOutcome.HANDED_OVER
-    stop()
-    again = take(world).assignment
-    assert again == order
-    task = world.engine.tasks.task_store.load(TASK, 1)
-    assert task is not None
-    assert (task.attempt.number, task.attempt.handovers, task.attempt.claimed) == (1, 0, False)
-
-
 @pytest.mark.parametrize("times", [3])
 def test_handed_over_attempts_do_not_count(times: int) -> None:
     world = world_with_turn()
@@ -91,14 +78,6 @@ def test_a_reply_that_is_complete_is_committed_and_not_handed_over() -> None:
     stop()
     assert [step.agent_name for step in world.history()] == ["user", "one"]
     assert "event_turn_restart" not in [event["type"] for event in world.published()]
-
-
-def test_work_that_ends_is_not_taken() -> None:
-    world = world_with_turn()
-    assert run_turn(world.engine, take(world).assignment) is TurnOutcome.COMMITTED
-    world.host.shutdown_due = True
-    world.engine.process.held_work.check()
-    assert (world.host.interrupts, world.host.kills) == (0, 0)
 
 
 class InterruptedCallError(Exception):

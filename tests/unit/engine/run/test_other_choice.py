@@ -86,15 +86,6 @@ def test_a_prompt_with_nothing_to_leave_out_is_not_asked_again_and_counts_once()
     assert world.summary().tokens_in == 70
 
 
-@pytest.mark.parametrize("code", ["quota", "not_found", "auth", "no_key"])
-def test_another_profile_answers_for_one_without_credit_or_model(code: str) -> None:
-    world = run([failed(code, message="no credit"), says("fine")], with_fallback())
-    assert [request.profile.model for request in world.given.model.requests] == ["m", "other"]
-    step = last_step(world)
-    assert step.metadata["fallback"] == {"profile": "other", "instead_of": "m", "reason": "no credit"}
-    assert step.metadata["usage"] == {"tokens_in": 10, "tokens_out": 5, "cost": 15.0}, "by the price of the other"
-
-
 @pytest.mark.parametrize("code", ["status", "content_filter", "model"])
 def test_another_profile_does_not_answer_for_an_error_of_the_request(code: str) -> None:
     world = run([failed(code)], with_fallback())

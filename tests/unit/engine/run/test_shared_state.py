@@ -10,7 +10,7 @@ from roboco.domain.history.state import fold
 from roboco.domain.status import TaskStatus
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.journeys import PLAN, member
+from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.toolbox import Function
 from tests.support.memory_ports.world import World, team_of, world_parts
@@ -62,29 +62,6 @@ def test_a_message_changes_the_state_and_null_removes_a_value() -> None:
     world.send("more", "item1", attachments={"state": {"a": None, "c": 3}})
     world.settle()
     assert fold(world.history()).values == {"b": 2, "c": 3}
-
-
-def test_fields_of_a_typed_answer_become_state() -> None:
-    good = '{"searches": ["tides"], "need_more": false}'
-    world = run(lambda request: says(good), team_of(agents=[member("planner", output=PLAN, state=["searches"])]))
-    assert fold(world.history()).values == {"searches": ["tides"]}
-
-
-def test_a_failed_call_changes_nothing() -> None:
-    def failing(args: dict[str, Any], context: ToolContext) -> str:
-        context.update_state(flight="LH1")
-        raise RuntimeError("no seats")
-
-    def script(request: Request) -> ScriptedReply:
-        asked = any(message["role"] == "tool" for message in request.messages)
-        return says("done") if asked else says("", ("book", {}))
-
-    team = team_of(
-        agents=[member("agent", tools=["book"])],
-        tools=[{"name": "book", "function": "shop.flights:book", "effect": "pure"}],
-    )
-    world = run(script, team, {"book": failing})
-    assert fold(world.history()).values == {}
 
 
 def test_the_state_is_bounded() -> None:

@@ -1,11 +1,16 @@
 """Summaries: created once for each range of steps, stored in the workspace, and never an obstacle for a turn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.wait_cause import why_unattended
-from roboco.errors import ModelError
+from roboco.errors import ModelError, TransientError
+from roboco.ports.tools import ToolContext
+from roboco.tools.search.memory_index import MemoryIndex
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.model import ScriptedReply
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
@@ -14,22 +19,30 @@ from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 class SummarizingModel:
     """A model that answers turns with text, and requests for a summary with a numbered summary."""
 
-    def __init__(self, failures: int = 0, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, failures: int = 0, meanwhile: Callable[[], None] = lambda: None, replies: Iterable[str] = ()
+    ) -> None:
+        self.replies = iter(replies)
         self.failures = failures
         self.meanwhile = meanwhile
         self.summary_requests: list[str] = []
 
     def __call__(self, request: Any) -> ScriptedReply:
         if "minutes" not in request.messages[0]["content"]:
-            return ScriptedReply(("text",), tokens=(10, 5))
+            return ScriptedReply((next(self.replies, "text"),), tokens=(10, 5))
         self.summary_requests.append(request.messages[1]["content"])
         if len(self.summary_requests) <= self.failures:
             return ScriptedReply(error=ModelError("status", "model 'm' answers 500", True))
         return ScriptedReply((f"summary {len(self.summary_requests)}",), tokens=(100, 20), meanwhile=self.meanwhile)
 
 
-def run(model: SummarizingModel, rounds: int, worlds: list[World] | None = None) -> World:
-    world = World(world_parts(model))
+def run(
+    model: SummarizingModel,
+    rounds: int,
+    worlds: list[World] | None = None,
+    search: Callable[[dict[str, Any], ToolContext], object] | None = None,
+) -> World:
+    world = World(world_parts(model, functions={} if search is None else {"memory_search": search}))
     if worlds is not None:
         worlds.append(world)
     team = team_of(
@@ -82,13 +95,6 @@ def test_a_model_that_hangs_over_a_summary_is_named() -> None:
     assert "model 'm' at http://model/v1 has sent nothing for" in seen[0]
 
 
-def test_a_summary_is_charged_to_the_step_that_needs_it() -> None:
-    world = run(SummarizingModel(), 8)
-    used = [step.metadata["usage"] for step in world.history() if step.by_agent]
-    assert used[6] == {"tokens_in": 10, "tokens_out": 5, "cost": 0.01}
-    assert used[7] == {"tokens_in": 110, "tokens_out": 25, "cost": 0.11}
-
-
 def test_steps_are_left_out_only_for_a_reason() -> None:
     for context in contexts(run(SummarizingModel(), 20)):
         seen = [*context["included"], *(one["steps"] for one in context["left_out"])]
@@ -98,20 +104,24 @@ def test_steps_are_left_out_only_for_a_reason() -> None:
         assert context["tokenizer"].startswith("estimate")
 
 
-def test_a_new_summary_extends_an_earlier_one() -> None:
-    model = SummarizingModel()
-    world = World(world_parts(model))
-    team = team_of(
-        agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
-        collaboration_model={"type": "sequential", "rounds": 30},
-    )
-    world.submit(team)
-    while len(world.history()) < 20:
-        world.deliver(world.dispatcher.queue.popleft())
-    kept = sorted(path for path in world.files.held if "summaries/" in path)
-    for path in kept[1:]:
-        del world.files.held[path]
-    summary_requests = len(model.summary_requests)
-    world.settle()
-    assert "Summary so far:\nsummary 1" in model.summary_requests[summary_requests]
-    assert world.summary().status is TaskStatus.COMPLETED
+def test_a_summary_keeps_word_for_word_what_the_newest_message_asks_for(tmp_path: Path) -> None:
+    model, worlds = SummarizingModel(replies=["nothing", "The beginning is at noon.", "so what"]), list[World]()
+
+    def search(args: dict[str, Any], context: ToolContext) -> list[dict[str, Any]]:
+        index = MemoryIndex(worlds[0].histories, lambda *_: None, tmp_path)
+        found = index.search(context.task_id, args["query"], args["limit"]).hits
+        return [hit.to_result() for hit in found if hit.step_id != context.step_id]
+
+    world = run(model, 12, worlds, search)
+    kept = "\n(From these steps, word for word)\n[step 2, one] The beginning is at noon."
+    request = world.given.model.requests[-1]
+    assert request.messages[2]["content"].endswith(f"summary {len(model.summary_requests)}{kept}")
+    assert "Summary so far:\nsummary 1\n\n" in model.summary_requests[1]
+
+
+def test_a_summary_does_not_wait_for_an_index_that_cannot_be_used(caplog: pytest.LogCaptureFixture) -> None:
+    def search(args: dict[str, Any], context: ToolContext) -> None:
+        raise TransientError("the folder is full")
+
+    assert len(contexts(run(SummarizingModel(), 8, search=search))) == 8
+    assert "keeps no passages: the folder is full" in caplog.text

@@ -7,14 +7,12 @@ import pytest
 from roboco.domain.paths import SWITCHES_FILE
 from roboco.domain.status import TaskStatus
 from roboco.domain.switch import MAX_SWITCHES
-from roboco.engine.run.attempt_outcome import CallOutcome, SwitchedOff
 from roboco.engine.run.tool_call import run_call
 from roboco.engine.run.turn import run_turn
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.watch import Crash, Fault, Watch, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
@@ -46,48 +44,6 @@ def take(world: World, kind: type[Any]) -> Any:
     [message] = [message for message in world.dispatcher.queue if isinstance(message, kind)]
     world.dispatcher.queue.remove(message)
     return message
-
-
-TARGETS = ["queue:agents", "queue:roboco.agents", "team:team", "agent:one", "agent:team/one"]
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_turn_that_is_switched_off_waits_with_the_reason_and_no_attempt(world: World, target: str) -> None:
-    switch_off(world, target.replace("team/", f"{TEAM.name}/").replace("team:team", f"team:{TEAM.name}"))
-    world.submit(TEAM, at_once=True)
-    result = run_turn(world.engine, take(world, TurnMessage).assignment)
-    assert isinstance(result, SwitchedOff)
-    task = world.engine.tasks.task_store.load(TASK, 1)
-    assert task is not None
-    assert (task.position.status, task.attempt.number, task.attempt.claimed) == (TaskStatus.RUNNING, 1, False)
-    assert task.position.reason.endswith("is switched off: it is broken")
-    assert [event["reason"] for event in world.published() if event["type"] == "event_status"][
-        -1
-    ] == task.position.reason
-
-
-def test_a_call_that_is_switched_off_waits_and_continues(world: World) -> None:
-    world.submit(TEAM, at_once=True)
-    run_turn(world.engine, take(world, TurnMessage).assignment)
-    switch_off(world, "tool:add")
-    order = take(world, ToolMessage).assignment
-    assert isinstance(run_call(world.engine, order), SwitchedOff)
-    task = world.engine.tasks.task_store.load(TASK, 1)
-    assert task is not None
-    assert task.position.reason == "tool:add is switched off: it is broken"
-    for _ in range(10):
-        world.clock.move(60)
-        sweep(world.engine, world.server)
-    assert not world.dispatcher.queue
-    switch_on(world, "tool:add")
-    world.clock.move(60)
-    sweep(world.engine, world.server)
-    again = take(world, ToolMessage).assignment
-    assert again == order
-    assert run_call(world.engine, again) is CallOutcome.DONE
-    task = world.engine.tasks.task_store.load(TASK, 1)
-    assert task is not None
-    assert task.position.reason == ""
 
 
 TWO = team_of(

@@ -128,18 +128,6 @@ def test_no_text_is_sent_after_a_cancellation() -> None:
     assert case.tokens.texts == case.turns.texts == ["a"]
 
 
-def test_a_whole_answer_is_truncated_at_a_cancellation_before_its_last_chunk() -> None:
-    case = _StreamCase()
-    case.tokens.write("a")
-    case.tokens.write("b")
-    thread, found = _start_thread(lambda: case.tokens.close(whole=True))
-    case.acknowledge(LeaseStatus.CANCEL_REQUESTED)
-    thread.join(10)
-    assert found == [LeaseStatus.CANCEL_REQUESTED]
-    assert case.tokens.texts == ["a"]
-    assert case.tokens.truncated
-
-
 def test_a_lost_lease_closes_the_stream() -> None:
     case = _StreamCase()
     case.tokens.write("a")

@@ -10,7 +10,6 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.run.reply import InvalidArguments, parse_arguments
 from roboco.engine.run.turn import run_turn
-from roboco.errors import ModelError
 from roboco.ports.model import Request, RequestedCall
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import member, own_turns
@@ -36,24 +35,6 @@ def take_turn(world: World) -> TurnMessage:
 def read_all(world: World) -> ItemReader:
     """Return a reader that followed the task from the beginning."""
     return read_items(items_of(world.published(), partial(world.histories.read, TASK)))
-
-
-def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
-    world = world_of(lambda request: says("one two  three"))
-    world.submit(ONE_AGENT)
-    world.settle()
-    step = world.history()[1]
-    chunks = [record for record in world.published() if record["type"] == "content_chunk"]
-    assert "".join(chunk["text"] for chunk in chunks) == step.text == "one two  three"
-    assert {(chunk["step_id"], chunk["agent_name"], chunk["attempt"]) for chunk in chunks} == {(step.step_id, "one", 1)}
-    assert step.metadata["model"] == "scripted"
-    assert step.metadata["finish_reason"] == "stop"
-    assert step.metadata["usage"] == {"tokens_in": 10, "tokens_out": 5}
-    assert step.metadata["timings"] == {"first_token_ms": 0, "duration_ms": 0}
-    assert step.metadata["attempt"] == 1
-    assert step.metadata["context"]["included"] == [[0, 0]]
-    assert step.metadata["routing"]["to"] == "one"
-    assert world.given.model.streams[0].closed
 
 
 def test_a_malformed_tool_call_fails_the_task_and_is_charged() -> None:
@@ -142,39 +123,6 @@ def test_arguments_that_are_no_json_object_are_an_error_result(arguments: str) -
         assert not world.given.toolbox.runs
     else:
         assert result.result == 3
-
-
-def test_a_model_error_that_is_not_retryable_fails_the_task() -> None:
-    error = ModelError("http_401", "the key is wrong", False)
-    world = world_of(lambda request: ScriptedReply(error=error))
-    world.submit(ONE_AGENT)
-    world.settle()
-    step = world.history()[1]
-    assert step.error is not None
-    assert (step.agent_name, step.error.code) == ("one", "http_401")
-    assert world.summary().status is TaskStatus.FAILED
-    assert world.summary().reason == "one: the key is wrong"
-    assert len(world.given.model.requests) == 1
-
-
-def test_a_model_call_that_breaks_off_is_repeated() -> None:
-    broken = ModelError("connection", "the connection broke", True)
-    answers = iter([ScriptedReply(("one ", "tw"), error=broken), says("one two")])
-    world = world_of(lambda request: next(answers))
-    world.submit(ONE_AGENT)
-    world.settle()
-    assert world.history()[1].text == "one two"
-    assert world.history()[1].metadata["attempt"] == 2
-    [restart] = [record for record in world.published() if record["type"] == "event_turn_restart"]
-    assert (restart["attempt"], restart["reason"]) == (2, "the connection broke")
-    assert restart["step_id"] == world.history()[1].step_id
-    assert read_all(world).steps == world.history()
-    assert all(stream.closed for stream in world.given.model.streams)
-    sent = sum(world.history()[1].metadata["context"]["tokens"][part] for part in ("prompt", "steps", "tools"))
-    assert world.history()[1].metadata["usage"] == {"tokens_in": 10, "tokens_out": 5}
-    assert world.history()[1].metadata["unfinished_usage"] == {"agent": "one", "tokens_in": sent, "tokens_out": 2}
-    assert (world.summary().tokens_in, world.summary().tokens_out) == (10 + sent, 7)
-    assert world.summary().agents["one"].tokens_in == 10 + sent
 
 
 def test_a_missing_tool_fails_the_task() -> None:

@@ -9,13 +9,11 @@ from roboco.engine.run.attempt_outcome import TurnOutcome
 from roboco.engine.run.turn import run_turn
 from roboco.engine.run.turn_result import TurnFailed
 from roboco.errors import ModelError, TaskFailed
-from roboco.ports.dispatcher import AttemptStatus
 from roboco.workers.celery_result import turn_result
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.test_attempt_end import crash_at
 
 REASON = "first: the model 'm' does not exist"
 
@@ -46,27 +44,12 @@ def test_message_of_a_failed_turn_that_is_delivered_twice_returns_the_reason_aga
     assert run_turn(world.engine, message.assignment) == TurnFailed(REASON)
 
 
-def test_turn_that_is_deferred_or_committed_is_no_failure() -> None:
-    world, message = dispatch_first_turn(lambda request: ScriptedReply(error=ModelError("server", "away", True)))
-    assert run_turn(world.engine, message.assignment) is TurnOutcome.OUTAGE
-    world, message = dispatch_first_turn(lambda request: says("done"))
-    assert run_turn(world.engine, message.assignment) is TurnOutcome.COMMITTED
-    assert run_turn(world.engine, message.assignment) is TurnOutcome.OBSOLETE
-
-
 @pytest.mark.parametrize(("at_limit", "failed"), [("end", True), ("pause", False), ("wrap_up", False)])
 def test_turn_that_reaches_a_limit_fails_only_if_the_task_ends_there(at_limit: str, failed: bool) -> None:
     world, message = dispatch_first_turn(
         lambda request: says("done"), limits={"max_tokens_in": 1, "at_limit": at_limit}
     )
     assert isinstance(run_turn(world.engine, message.assignment), TurnFailed) == failed
-
-
-def test_failed_turn_whose_worker_died_after_its_step_is_shown_as_failed() -> None:
-    world, _ = dispatch_first_turn(refuse)
-    world.watch = crash_at("histories.append", after=True, times=1)
-    world.settle()
-    assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.FAILED}
 
 
 def test_celery_task_of_a_failed_turn_raises_the_reason() -> None:

@@ -45,48 +45,10 @@ def test_an_answer_is_asked_for_again_then_routes_and_fills_prompts() -> None:
     assert result.output == {"searches": [], "need_more": False} == result.outputs["planner"]
 
 
-def test_three_wrong_answers_fail_the_task() -> None:
-    world = run(lambda request: says("never"), typed_team())
-    assert len(world.given.model.requests) == 3
-    assert world.summary().status is TaskStatus.FAILED
-    assert world.summary().reason == "planner: its answer does not fit its output, after 2 corrections: it is no JSON"
-
-
-def test_tools_come_before_a_typed_answer() -> None:
-    def script(request: Request) -> ScriptedReply:
-        if not any(message["role"] == "tool" for message in request.messages):
-            return says("", ("add", {}))
-        return says(GOOD)
-
-    team = team_of(
-        agents=[member("planner", output=PLAN, tools=["add"], tool_choice="required")],
-        tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
-    )
-    world = World(world_parts(script, {"add": lambda args, context: 3}))
-    world.submit(team)
-    world.settle()
-    assert [request.output for request in world.given.model.requests] == [None, PLAN]
-    assert world.history()[-1].metadata[OUTPUT] == {"searches": ["tides"], "need_more": False}
-
-
 def test_a_team_with_a_wrong_schema_is_refused_at_submission() -> None:
     world = World(world_parts(lambda request: says("x")))
     with pytest.raises(UsageError, match="output of agent 'planner'"):
         world.submit(team_of(agents=[member("planner", output={"type": "object", "properties": 3})]))
-
-
-def test_a_sub_task_returns_its_output_to_the_parent() -> None:
-    def script(request: Request) -> ScriptedReply:
-        if "lead" not in str(request.messages[0]["content"]):
-            return says(GOOD)
-        if any(message["role"] == "tool" for message in request.messages):
-            return says("done")
-        return says("", ("delegate", {"team": "desk", "prompt": "plan"}))
-
-    desk = {"name": "desk", "agents": [member("planner", output=PLAN)]}
-    world = run(script, team_of(agents=[member("lead", delegates=["desk"])], teams={"desk": desk}))
-    [answer] = [result for step in world.history() for result in step.results]
-    assert answer.result["output"] == {"searches": ["tides"], "need_more": False}
 
 
 def test_goals_are_offered_to_the_agents_that_name_them() -> None:

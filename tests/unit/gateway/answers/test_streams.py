@@ -1,4 +1,4 @@
-"""A client of the AI SDK, and one of AG-UI, that reads live, or again from the begin after a cut, has the same text.
+"""A client of the AI SDK, AG-UI or A2A that reads live, or again from the begin after a cut, has the same text.
 
 The clients here are stricter than the real ones: an event out of its order fails. The real ones are driven in
 `tests/integration/gateway/test_chat_protocols.py`.
@@ -7,11 +7,13 @@ The clients here are stricter than the real ones: an event out of its order fail
 from collections.abc import Iterable
 from typing import Any
 
+from a2a.types import Artifact, Part, StreamResponse
 from ag_ui.core import RunAgentInput, UserMessage
 from hypothesis import given
 
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor
+from roboco.gateway.a2a.task_events import TaskEvents
 from roboco.gateway.agui.run_stream import RunStream
 from roboco.gateway.ai_sdk.ui_stream import UIMessageStream
 from roboco.gateway.answers.answer_stream import AnswerStream
@@ -126,6 +128,49 @@ class Agent:
         return "".join(message.get("content") or "" for message in self.messages if message["role"] == "assistant")
 
 
+class RemoteTask:
+    """A client of A2A: the artifacts of one task."""
+
+    def __init__(self, events: Iterable[StreamResponse]) -> None:
+        self.artifacts: dict[str, Artifact] = {}
+        self.whole: set[str] = set()
+        self.id, self.context_id, self.state = "", "", 0
+        self.asks: list[Part] = []
+        for event in events:
+            self._apply(event)
+
+    def _apply(self, event: StreamResponse) -> None:
+        match event.WhichOneof("payload"):
+            case "task":
+                self.id, self.context_id, self.state = event.task.id, event.task.context_id, event.task.status.state
+                self.artifacts |= {one.artifact_id: one for one in event.task.artifacts}
+            case "status_update":
+                self.state = event.status_update.status.state
+                self.asks = [part for part in event.status_update.status.message.parts if part.HasField("data")]
+            case "artifact_update":
+                update = event.artifact_update
+                if update.append:
+                    assert update.artifact.artifact_id not in self.whole
+                    self.artifacts[update.artifact.artifact_id].parts.extend(update.artifact.parts)
+                else:
+                    self.artifacts[update.artifact.artifact_id] = update.artifact
+                if update.last_chunk:
+                    self.whole.add(update.artifact.artifact_id)
+            case _:
+                pass
+
+    @property
+    def texts(self) -> list[tuple[str, str]]:
+        """The agents, each with the text of a turn."""
+        found = [(one.name, "".join(part.text for part in one.parts)) for one in self.artifacts.values()]
+        return [(name, text) for name, text in found if text]
+
+    @property
+    def text(self) -> str:
+        """The text of the agents."""
+        return "".join(text for _, text in self.texts)
+
+
 def page(items: Iterable[StreamItem]) -> Page:
     """Return a page that has read the answer."""
     answer = AnswerStream(HEAD, ResponseStart(0))
@@ -144,6 +189,13 @@ def agent(items: Iterable[StreamItem]) -> Agent:
     return Agent(event.model_dump(by_alias=True, mode="json") for event in events)
 
 
+def remote(items: Iterable[StreamItem]) -> RemoteTask:
+    """Return a client of A2A that has read the task."""
+    answer = AnswerStream(HEAD, ResponseStart(0))
+    stream = TaskEvents("a2a_1", "1", "/files")
+    return RemoteTask(event for item in items for part in answer.feed(item) for event in stream.events(part))
+
+
 @given(operation_lists(TRIMMED))
 def test_reading_again_from_the_begin_is_the_whole(operations: list[tuple[str, str]]) -> None:
     """Read live, and from the log as it is after the end, where chunks of committed steps are trimmed."""
@@ -151,10 +203,11 @@ def test_reading_again_from_the_begin_is_the_whole(operations: list[tuple[str, s
     live, later = list(follow_live(server)), list(resume(server, str(Cursor())))
     assert page(live).text == page(later).text == agents_text(server)
     assert agent(live).text == agent(later).text == agents_text(server)
+    assert remote(live).text == remote(later).text == agents_text(server)
 
 
 @given(operation_lists(OPERATIONS_AND_LOSSES))
 def test_after_a_loss_of_redis_the_answer_is_whole(operations: list[tuple[str, str]]) -> None:
     server = apply_operations(operations)
     live = list(follow_live(server))
-    assert page(live).text == agent(live).text == agents_text(server)
+    assert page(live).text == agent(live).text == remote(live).text == agents_text(server)

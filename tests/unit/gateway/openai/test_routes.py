@@ -39,7 +39,11 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         ("/responses", {"model": "desk", "input": "a", "include": ["message.output_text.logprobs"]}, "include"),
         ("/responses", {"model": "desk", "input": "a", "tools": [{"type": "web_search"}]}, "tools.0.type"),
         ("/responses", {"model": "desk", "input": "a", "previous_response_id": "resp_a_0", "conversation": "b"}, None),
-        ("/conversations", {"items": [{"role": "user"}]}, "items"),
+        ("/conversations", {"items": [{"role": "user"}]}, "items.0"),
+        ("/conversations", {"items": [{"role": "user", "content": "a"}] * 1001}, "items"),
+        ("/conversations", {"items": [{"type": "item_reference", "id": "msg_1"}]}, "items.0"),
+        ("/conversations", {"metadata": {"a": "b" * 513}}, "metadata.a"),
+        ("/conversations", {"metadata": {str(number): "" for number in range(17)}}, "metadata"),
     ],
 )
 def test_wrong_requests_name_their_parameter(client: TestClient, path: str, body: Any, param: str | None) -> None:
@@ -59,6 +63,7 @@ def test_wrong_requests_name_their_parameter(client: TestClient, path: str, body
         ("/openai/chat/completions", "ends with /openai/v1: change it in the client"),
         ("/v1/chat/completions", "ends with /openai/v1"),
         ("/responses", "ends with /openai/v1"),
+        ("/conversations/conv_1/items", "ends with /openai/v1"),
     ],
 )
 def test_an_unknown_route_names_those_that_exist_or_the_base_url(client: TestClient, path: str, remedy: str) -> None:

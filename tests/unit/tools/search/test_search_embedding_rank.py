@@ -259,8 +259,8 @@ def test_the_model_of_the_extra_finds_the_same_meaning_in_other_languages(tmp_pa
 
 
 def test_a_text_that_the_model_cannot_read_keeps_no_other_from_its_vector(caplog: pytest.LogCaptureFixture) -> None:
-    found = BundledModel().vectors(["a cat", "\ud83d", "", "a dog"])
-    assert [one is None for one in found] == [False, True, False, False]
+    found = BundledModel().vectors(["a cat", "\ud83d", "", "a dog", "\ufdfa" * 240])
+    assert [one is None for one in found] == [False, True, False, False, False]
     assert "a passage has no vector: the model failed with UnicodeEncodeError" in caplog.text
 
 

@@ -1,0 +1,220 @@
+"""agent: the operations of A2A on a team. All that they need is in the histories: any gateway process serves them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any, Final
+
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    Part,
+    PushNotificationNotSupportedError,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    TaskState,
+    TaskStatus,
+    UnsupportedOperationError,
+)
+from google.protobuf.json_format import MessageToDict
+
+from roboco.client.task import Task as OurTask
+from roboco.domain.status import TaskStatus as Status
+from roboco.domain.task_summary import TaskSummary
+from roboco.gateway.a2a import task_events as events
+from roboco.gateway.a2a.contexts import accept, context_of, first_task_of, own_begin
+from roboco.gateway.answers.answer_stream import AnswerStream
+from roboco.gateway.answers.chats import chat_of_task
+from roboco.gateway.answers.following import answer_parts
+from roboco.gateway.answers.ids import task_id_of_branch
+from roboco.gateway.gateway import Gateway
+from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
+from roboco.gateway.openai.ids import shown_task_id
+from roboco.gateway.openai.repetition import Repetition
+from roboco.gateway.openai.response_object import ResponseHead
+from roboco.gateway.openai.response_stream import ResponseStart
+from roboco.gateway.openai.tools import client_tools
+from roboco.gateway.openai.turn import Turn
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import invalid, unavailable
+
+DEFAULT_PAGE: Final = 50
+MAX_PAGE: Final = 100
+MAX_WHOLE_PAGE: Final = 10
+"""The most tasks of a page with artifacts or messages: the history of each is read."""
+REPORTED: Final = tuple(str(status) for status in Status if status.ended or status.waiting)
+
+
+@dataclass(frozen=True)
+class TeamAgent:
+    """A team as the agent of a caller. `base` is the address of the gateway."""
+
+    gateway: Gateway
+    caller: Principal
+    team: str
+    base: str
+
+    async def send(self, params: SendMessageRequest) -> AcceptedTurn:
+        """Accept a message."""
+        message, options = params.message, MessageToDict(params.message.metadata)
+        if not message.message_id or not message.parts:
+            raise invalid("a message must have a messageId and parts")
+        found = await self._task(message.task_id) if message.task_id else None
+        tools = options.get("clientTools")
+        if tools is not None and not (isinstance(tools, list) and all(isinstance(one, dict) for one in tools)):
+            raise invalid("metadata.clientTools must be a list of objects")
+        functions = client_tools([{"type": "function", **tool} for tool in tools or ()], nested=False)
+        request = TurnRequest(
+            gateway=self.gateway,
+            caller=self.caller,
+            repetition=Repetition(self.caller, "", None, 0, 0.0),
+            team=self.team,
+            turn=Turn(),
+            immediate=True,
+            task_options={"context": options.get("context"), **self._notify(params, found)},
+            message_options={"client_tools": functions} if functions else {},
+        )
+        return await accept(request, message, found)
+
+    def _notify(self, params: SendMessageRequest, found: OurTask | None) -> dict[str, Any]:
+        """Return the receiver that a first message names. Raise the error of A2A if it cannot be one."""
+        if not params.configuration.HasField("task_push_notification_config"):
+            return {}
+        config = params.configuration.task_push_notification_config
+        if found is not None or params.message.context_id or config.token:
+            raise PushNotificationNotSupportedError(
+                "a webhook is named with the first message of a context, without contextId and token"
+            )
+        self.caller.require(Scope.NOTIFY)
+        variable = config.authentication.credentials if config.HasField("authentication") else None
+        return {"notify": [{"webhook": config.url, "secret_env": variable, "on": REPORTED}]}
+
+    async def get(self, params: GetTaskRequest) -> Task:
+        """Return a task with its artifacts."""
+        length = params.history_length if params.HasField("history_length") else None
+        return await self.whole(await self._task(params.id), length)
+
+    async def whole(self, task: OurTask, history: int | None) -> Task:
+        """Return a task with its artifacts, and this number of its newest messages; None for all."""
+        return await self.gateway.calls.histories.run(self._shown, task, history, True)
+
+    async def cancel(self, params: CancelTaskRequest) -> Task:
+        """Stop a task. It is returned once its end is recorded, or after some seconds as it is."""
+        self.caller.require(Scope.CONTROL)
+        task = await self._task(params.id)
+        status = (await self.gateway.calls.reads.run(task.summary)).status
+        if status.ended and status is not Status.CANCELLED:
+            raise TaskNotCancelableError(f"the task is {status}")
+        if not status.ended:
+            await self.gateway.calls.controls.run(task.stop, "canceled by its client", by=self.caller.by)
+            with suppress(TimeoutError):  # its end follows: the state says so
+                await task.aresult(self.gateway.settings.call_timeout / 2)
+        return await self.whole(task, 0)
+
+    async def tasks(self, params: ListTasksRequest) -> ListTasksResponse:
+        """Return a page of tasks, the latest change of a status first; of a context, the newest first."""
+        size = params.page_size if params.HasField("page_size") else DEFAULT_PAGE
+        if not 0 < size <= MAX_PAGE:
+            raise invalid(f"pageSize must be 1 to {MAX_PAGE}")
+        size = min(size, MAX_WHOLE_PAGE) if params.include_artifacts or params.history_length else size
+        found, token = await (self._of_context(params, size) if params.context_id else self._page(params, size))
+        page = ListTasksResponse(next_page_token=token, page_size=size, total_size=len(found))
+        for task in found:
+            whole = params.include_artifacts
+            shown = await self.gateway.calls.histories.run(self._shown, task, params.history_length, whole)
+            if params.status in (TaskState.TASK_STATE_UNSPECIFIED, shown.status.state):
+                page.tasks.append(shown)
+        return page
+
+    async def _page(self, params: ListTasksRequest, size: int) -> tuple[list[OurTask], str]:
+        filters: dict[str, Any] = {"tenant": self.caller.tenant, "team": self.team}
+        if params.HasField("status_timestamp_after"):
+            filters["since"] = params.status_timestamp_after.ToDatetime(tzinfo=UTC)
+        orchestrator = self.gateway.orchestrator
+        page = await self.gateway.calls.reads.run(
+            lambda: orchestrator.task_page(limit=size, cursor=params.page_token, **filters)
+        )
+        ids = [one.task_id for one in page.entries if context_of(shown_task_id(self.caller, one.task_id))]
+        return [await self.gateway.task(self.caller, one) for one in ids], page.cursor
+
+    async def _of_context(self, params: ListTasksRequest, size: int) -> tuple[list[OurTask], str]:
+        chat = await chat_of_task(self.gateway, self.caller, first_task_of(params.context_id))
+        last = min(int(params.page_token), chat.tasks) if params.page_token.isdecimal() else chat.tasks
+        numbers = range(last, max(0, last - size), -1)
+        found = [await self._task(task_id_of_branch(chat.first, number)) for number in numbers]
+        return found, str(last - size) if last > size else ""
+
+    async def subscribed(self, params: SubscribeToTaskRequest) -> AcceptedTurn:
+        """Return a task from its begin. Raise UnsupportedOperationError if it has ended: it is read then."""
+        task = await self._task(params.id)
+        if (await self.gateway.calls.reads.run(task.summary)).status.ended:
+            raise UnsupportedOperationError("the task has ended: get it")
+        steps = await self.gateway.calls.histories.run(lambda: list(task.steps()))
+        return AcceptedTurn(task, ResponseStart(own_begin(steps)))
+
+    async def events(self, accepted: AcceptedTurn) -> AsyncGenerator[StreamResponse, None]:
+        """Yield the task, and its events until it waits or has ended. Raise Problem if it goes on after that."""
+        task, shown = accepted.task, self._head(accepted.task, TaskState.TASK_STATE_WORKING)
+        yield StreamResponse(task=shown)
+        answer = AnswerStream(ResponseHead(shown.id, self.team), accepted.start)
+        stream = events.TaskEvents(shown.id, shown.context_id, self._files(shown.id))
+        async with aclosing(answer_parts(task, answer, accepted.cursor, self.gateway)) as parts:
+            async for part in parts:
+                for event in stream.events(part):
+                    yield event
+        status = (await self.whole(task, 0)).status
+        if status.state in (TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_SUBMITTED):
+            raise unavailable("the task goes on: subscribe to it")
+        yield stream.status(status)
+
+    async def _task(self, task_id: str) -> OurTask:
+        """Return a task of this agent. Raise TaskNotFoundError if it is none of the caller, or another agent's."""
+        if context_of(shown_task_id(self.caller, task_id)) is None:
+            raise TaskNotFoundError
+        task = await self.gateway.task(self.caller, task_id)
+        if (await self.gateway.calls.reads.run(task.stored_summary)).team != self.team:
+            raise TaskNotFoundError
+        return task
+
+    def _files(self, task_id: str) -> str:
+        return f"{self.base}/v1/tasks/{task_id}/files"
+
+    def _head(self, task: OurTask, state: TaskState) -> Task:
+        shown = shown_task_id(self.caller, task.task_id)
+        return Task(id=shown, context_id=context_of(shown) or "", status=TaskStatus(state=state))
+
+    def _shown(self, task: OurTask, history: int | None, whole: bool) -> Task:
+        """Return the task; `whole` with its artifacts, and the message of its status. It blocks."""
+        summary = task.summary()
+        at_limit = summary.status is Status.PAUSED and task.pending_actions().at_limit()
+        state = TaskState.TASK_STATE_INPUT_REQUIRED if at_limit else events.STATES[summary.status]
+        shown = self._head(task, state)
+        shown.status.timestamp.FromDatetime(summary.updated_at)
+        if whole or history != 0:
+            steps = list(task.steps())
+            own = steps[own_begin(steps) :]
+            said = events.messages_of(own)
+            shown.history.extend(said if history is None else said[max(0, len(said) - history) :])
+        if whole:
+            shown.artifacts.extend(events.artifacts_of(own, self._files(shown.id)))
+            if parts := _asked(task, summary, at_limit):
+                shown.status.message.CopyFrom(events.message(f"{shown.id}-{summary.steps}", parts))
+        return shown
+
+
+def _asked(task: OurTask, summary: TaskSummary, at_limit: bool) -> list[Part]:
+    """Return what the status of a task says: why it has failed, or what it waits for."""
+    parts = [Part(text=summary.reason)] if summary.reason and (summary.status.ended or at_limit) else []
+    if summary.status.waiting:
+        pending = task.pending_actions()
+        waits = {"approve": pending.unapproved(), "answer": pending.unanswered(), "resolve": pending.unknown()}
+        asked = [events.call_value(call) | {"action": action} for action, calls in waits.items() for call in calls]
+        parts.extend(map(events.data_part, asked))
+    return parts

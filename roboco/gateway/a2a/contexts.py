@@ -1,0 +1,174 @@
+"""contexts: bring a message to the task of its context. Nothing is stored for it: ids derive from ids.
+
+    a2a_CONTEXT    the task of the first message           no contextId ─► new-DIGEST of the message's id
+    a2a_CONTEXT_2  the next one: a fork of the one before, once that has ended
+    a2a-DIGEST     the item of a message in a task: the same message again has the same one, and counts once
+
+A message for a task that is open goes to that task. Data with a `callId` answer its calls.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from a2a.types import Message, UnsupportedOperationError
+from google.protobuf.json_format import MessageToDict
+
+from roboco.client.task import Task
+from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.history.step import USER, TaskStep
+from roboco.gateway.answers.chats import Chat, chat_of_task, send_to_task
+from roboco.gateway.idempotency import NewTaskId
+from roboco.gateway.openai import accepting, answering
+from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
+from roboco.gateway.openai.ids import shown_task_id
+from roboco.gateway.openai.repetition import Repetition
+from roboco.gateway.openai.response_stream import ResponseStart
+from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned, Turn
+from roboco.gateway.principal import Scope
+from roboco.gateway.problem import Problem, invalid
+from roboco.gateway.teams import team_of_fork
+
+_ITEM: Final = "a2a-"
+_FIRST: Final = "a2a-first-"
+"""The beginning of the item of a message with which a fork begins."""
+_NEW: Final = "new-"
+"""The beginning of a context that the gateway has named."""
+_TASK: Final = re.compile(r"a2a_([A-Za-z0-9][A-Za-z0-9-]{0,47})(?:_[1-9][0-9]{0,3})?")
+
+
+@dataclass(frozen=True)
+class MessageId(Repetition):
+    """The identity of a message."""
+
+    def item_id(self, task_id: str, position: int) -> str:
+        """Return the id of the item of the message."""
+        return f"{_ITEM}{self.digest[:32]}"
+
+
+def context_of(task_id: str) -> str | None:
+    """Return the context of a task, as its caller names it, or None if it is no task of A2A."""
+    match = _TASK.fullmatch(task_id)
+    return None if match is None else match[1]
+
+
+def first_task_of(context_id: str) -> str:
+    """Return the id of the first task of a context. Raise Problem if the id of the context is not allowed."""
+    if context_of(task_id := f"a2a_{context_id}") != context_id:
+        raise invalid("contextId must have 1 to 48 letters, digits and '-'", "leave it out to begin a new context")
+    return task_id
+
+
+def own_begin(steps: list[TaskStep]) -> int:
+    """Return the position of the message with which the task began: a fork has the steps before it, too."""
+    return max((step.seq for step in steps if str(step.metadata.get("item_id", "")).startswith(_FIRST)), default=0)
+
+
+async def accept(request: TurnRequest, message: Message, found: Task | None) -> AcceptedTurn:
+    """Bring the message to `found`, the task that it names, or to that of its context."""
+    answers = tuple(_answers(message))
+    turn = Turn(answers=answers, param="parts") if answers else Turn(_text(message), param="parts")
+    if found is None and answers:
+        raise invalid("an answer to a call names its task in taskId")
+    context_id = context_of(shown_task_id(request.caller, found.task_id)) if found else message.context_id
+    if message.context_id not in ("", context_id):
+        raise invalid("contextId is not that of the task")
+    named = [request.caller.tenant, request.caller.by, request.team, message.context_id and context_id]
+    identity = canonical_json([*named, message.message_id])
+    repetition = MessageId(request.caller, sha256(identity), identity, 0, 0.0)
+    request = replace(request, turn=turn, repetition=repetition)
+    if found is None:
+        return await _accept_in_context(request, context_id or f"{_NEW}{repetition.digest[:32]}", not context_id)
+    if answers:
+        return await answering.accept_answers(request, shown_task_id(request.caller, found.task_id))
+    return await _continue(request, found, None)
+
+
+async def _accept_in_context(request: TurnRequest, context_id: str, is_new: bool) -> AcceptedTurn:
+    """`is_new` says that the context is that of this message alone."""
+    chat = await chat_of_task(request.gateway, request.caller, first_task_of(context_id))
+    if is_new or not chat.tasks:
+        return await accepting.accept_new(request, chat.first)
+    task = await request.gateway.task(request.caller, chat.newest)
+    if task.stored_summary().team != request.team:
+        raise Problem(409, "conflict", "the context belongs to another agent", "begin another context")
+    return await _continue(request, task, chat)
+
+
+async def _continue(request: TurnRequest, task: Task, chat: Chat | None) -> AcceptedTurn:
+    """Send the message to the task if it is open, else to the next one of its chat."""
+    steps = await request.gateway.calls.histories.run(lambda: list(task.steps()))
+    items = (request.item_id(task, 0), f"{_FIRST}{request.repetition.digest[:32]}")
+    known = [step for step in steps if step.metadata.get("item_id") in items]
+    if known:
+        return AcceptedTurn(task, ResponseStart(known[-1].seq))
+    summary = await request.gateway.calls.reads.run(task.summary)
+    named = chat is not None and not chat.first.startswith(first_task_of(_NEW))
+    if chat is not None and named and chat.tasks == 1 and _is_first(steps, request.turn.prompt):
+        try:  # the first message of a context that the client has named may be this one again
+            return await accepting.accept_new(request, chat.first)
+        except Problem as problem:
+            if problem.code != accepting.KEY_REUSED:
+                raise
+    if not summary.status.ended:
+        return await send_to_task(request, task)
+    if chat is None:
+        raise UnsupportedOperationError("the task has ended: send the message with the contextId alone")
+    return await _fork(request, task, chat, items[1])
+
+
+def _is_first(steps: list[TaskStep], text: str) -> bool:
+    return bool(steps) and steps[0].text == text and sum(step.agent_name == USER for step in steps) == 1
+
+
+async def _fork(request: TurnRequest, task: Task, chat: Chat, item_id: str) -> AcceptedTurn:
+    gateway, caller = request.gateway, request.caller
+    caller.require(Scope.CONTROL)
+    new = NewTaskId(caller.task_id(chat.next), repeatable=True)
+
+    def branch_off() -> Task:
+        team = team_of_fork(caller, task.team())
+        options: dict[str, Any] = {"task_id": new.task_id, "item_id": item_id, **request.of_message}
+        return task.fork(None, request.turn.prompt, team=team, **options)
+
+    return AcceptedTurn(await gateway.create_task(caller, new, branch_off), ResponseStart(item_id=item_id))
+
+
+def _text(message: Message) -> str:
+    """Return the text of a message; data are JSON in it."""
+    texts = list[str]()
+    for part in message.parts:
+        match part.WhichOneof("content"):
+            case "text":
+                texts.append(part.text)
+            case "data":
+                texts.append(canonical_json(MessageToDict(part.data)))
+            case "url":
+                texts.append(part.url)
+            case _:
+                raise invalid(
+                    "parts: bytes of files are not supported", "upload files with the REST API, or send links"
+                )
+    return "\n\n".join(texts)
+
+
+def _answers(message: Message) -> Iterator[Answer]:
+    """Yield the results, decisions and resolutions of the data parts that name a call."""
+    for part in message.parts:
+        match MessageToDict(part.data) if part.HasField("data") else None:
+            case {"callId": str(call_id), "approved": bool(approved), **rest}:
+                args = rest.get("args")
+                if args is not None and not isinstance(args, dict):
+                    raise invalid("args of a decision must be an object")
+                yield Decided(call_id, approved, str(rest.get("reason") or ""), args)
+            case {"callId": str(call_id), "happened": bool(happened), **rest}:
+                yield Resolved(call_id, happened, rest.get("result"))
+            case {"callId": str(call_id), "error": str(error)}:
+                yield Returned(call_id, f"error: {error}")
+            case {"callId": str(call_id), "result": str(text)}:
+                yield Returned(call_id, text)
+            case {"callId": str(call_id), "result": result}:
+                yield Returned(call_id, canonical_json(result))
+            case _:
+                pass

@@ -1,0 +1,301 @@
+"""routes: the two bindings of A2A, and the card of each team.
+
+    POST /a2a/TEAM                                 JSON-RPC
+    POST /a2a/TEAM/message:send, GET .../tasks ... HTTP+JSON
+    GET  /a2a/TEAM/.well-known/agent-card.json     the card; without /a2a/TEAM, that of the only team of the caller
+
+A stream that is not whole has no end: its client subscribes again. Errors have the form of the binding.
+"""
+
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from a2a import types as a2a
+from a2a.utils.constants import PROTOCOL_VERSION_CURRENT, VERSION_HEADER
+from a2a.utils.errors import (
+    A2A_ERROR_MAPPING,
+    JSON_RPC_ERROR_CODE_MAP,
+    A2AError,
+    ErrorMapping,
+    JSONParseError,
+)
+from a2a.utils.proto_utils import parse_params
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import Message
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from roboco.domain.canonical_json import validated_json
+from roboco.domain.team.team import Team
+from roboco.errors import RobocoError
+from roboco.gateway.a2a.agent import TeamAgent
+from roboco.gateway.access import authenticate
+from roboco.gateway.bodies.strict_json import unique_names
+from roboco.gateway.gateway import gateway_of
+from roboco.gateway.openai.accepting import AcceptedTurn
+from roboco.gateway.openai.following import answer_while_connected
+from roboco.gateway.openai.sse import event_stream, frame
+from roboco.gateway.principal import Scope
+from roboco.gateway.problem import Problem, not_found, problem_of
+from roboco.gateway.teams import named_team, team_names
+
+_log = logging.getLogger(__name__)
+CARD: Final = "/.well-known/agent-card.json"
+_KINDS: Final[dict[str, type[A2AError]]] = {
+    "ended": a2a.UnsupportedOperationError,
+    "not_found": a2a.TaskNotFoundError,
+    "too_large": a2a.InvalidRequestError,
+}
+"""The errors of A2A by the code of a Problem; those with another code and a status below 500 are of parameters."""
+_ENDS: Final = (401, 403, 429)
+"""Refusals whose status JSON-RPC keeps, as it keeps those of the server: clients and proxies act on them."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """An operation: its parameters, and its call. `streams` says that its answer is a stream."""
+
+    params: type[Message]
+    call: Callable[[TeamAgent, Any], Awaitable[Any]]
+    streams: bool = False
+
+
+async def _no_push(_: TeamAgent, __: Message) -> Any:
+    raise a2a.PushNotificationNotSupportedError("name a webhook in the configuration of the first message")
+
+
+async def _no_card(_: TeamAgent, __: Message) -> Any:
+    raise a2a.ExtendedAgentCardNotConfiguredError
+
+
+METHODS: Final = {
+    "SendMessage": Method(a2a.SendMessageRequest, TeamAgent.send),
+    "SendStreamingMessage": Method(a2a.SendMessageRequest, TeamAgent.send, streams=True),
+    "GetTask": Method(a2a.GetTaskRequest, TeamAgent.get),
+    "ListTasks": Method(a2a.ListTasksRequest, TeamAgent.tasks),
+    "CancelTask": Method(a2a.CancelTaskRequest, TeamAgent.cancel),
+    "SubscribeToTask": Method(a2a.SubscribeToTaskRequest, TeamAgent.subscribed, streams=True),
+    "CreateTaskPushNotificationConfig": Method(a2a.TaskPushNotificationConfig, _no_push),
+    "GetTaskPushNotificationConfig": Method(a2a.GetTaskPushNotificationConfigRequest, _no_push),
+    "ListTaskPushNotificationConfigs": Method(a2a.ListTaskPushNotificationConfigsRequest, _no_push),
+    "DeleteTaskPushNotificationConfig": Method(a2a.DeleteTaskPushNotificationConfigRequest, _no_push),
+    "GetExtendedAgentCard": Method(a2a.GetExtendedAgentCardRequest, _no_card),
+}
+_PUSH: Final = "/tasks/{id}/pushNotificationConfigs"
+PATHS: Final = (
+    ("POST", "/message:send", "SendMessage"),
+    ("POST", "/message:stream", "SendStreamingMessage"),
+    ("POST", "/tasks/{id}:cancel", "CancelTask"),
+    ("GET", "/tasks/{id}:subscribe", "SubscribeToTask"),
+    ("POST", "/tasks/{id}:subscribe", "SubscribeToTask"),
+    ("GET", "/tasks/{id}", "GetTask"),
+    ("GET", "/tasks", "ListTasks"),
+    ("POST", _PUSH, "CreateTaskPushNotificationConfig"),
+    ("GET", _PUSH, "ListTaskPushNotificationConfigs"),
+    ("GET", f"{_PUSH}/{{push_id}}", "GetTaskPushNotificationConfig"),
+    ("DELETE", f"{_PUSH}/{{push_id}}", "DeleteTaskPushNotificationConfig"),
+    ("GET", "/extendedAgentCard", "GetExtendedAgentCard"),
+)
+
+
+def routes() -> list[Route]:
+    """Return the routes."""
+    bound = [Route(f"/a2a/{{team}}{path}", _rest(METHODS[name]), methods=[verb]) for verb, path, name in PATHS]
+    cards = [Route(CARD, _card), Route(f"/a2a/{{team}}{CARD}", _card)]
+    return [*cards, *bound, Route("/a2a/{team}", _rpc, methods=["POST"])]
+
+
+async def _card(request: Request) -> Response:
+    """Return the card of a team, or of the only team that the caller may use."""
+    try:
+        caller, gateway = await authenticate(request), gateway_of(request)
+        caller.require(Scope.READ)
+        name = request.path_params.get("team")
+        if name is None:
+            names = await gateway.calls.reads.run(team_names, gateway, caller)
+            if len(names) != 1:
+                raise not_found("each team has its own card", f"read /a2a/TEAM{CARD}")
+            name = names[0]
+        team = await gateway.calls.reads.run(named_team, gateway, caller, name)
+    except (Problem, RobocoError) as error:
+        return _rest_error(error)
+    return JSONResponse(MessageToDict(card_of(team, name, f"{_base(request)}/a2a/{name}")))
+
+
+def card_of(team: Team, name: str, url: str) -> a2a.AgentCard:
+    """Return the card of a team: its agents are its skills."""
+    modes = ["text/plain", "application/json"]
+    card = a2a.AgentCard(
+        name=name,
+        description=team.description or f"The team {name}: {', '.join(agent.name for agent in team.agents)}.",
+        version="1",
+        capabilities=a2a.AgentCapabilities(streaming=True, push_notifications=True),
+        supported_interfaces=[
+            a2a.AgentInterface(url=url, protocol_binding=binding, protocol_version=PROTOCOL_VERSION_CURRENT)
+            for binding in ("JSONRPC", "HTTP+JSON")
+        ],
+        default_input_modes=modes,
+        default_output_modes=modes,
+        skills=[
+            a2a.AgentSkill(id=agent.name, name=agent.name, description=agent.description or agent.name, tags=[name])
+            for agent in team.agents
+        ],
+    )
+    bearer = a2a.HTTPAuthSecurityScheme(scheme="bearer", description="A key of `roboco keys create`.")
+    card.security_schemes["bearer"].CopyFrom(a2a.SecurityScheme(http_auth_security_scheme=bearer))
+    card.security_requirements.append(a2a.SecurityRequirement(schemes={"bearer": a2a.StringList()}))
+    return card
+
+
+def _rest(method: Method) -> Callable[[Request], Awaitable[Response]]:
+    async def serve(request: Request) -> Response:
+        try:
+            agent = await _agent(request)
+            params = _parsed(method.params, await _body(request) if request.method == "POST" else {})
+            if request.method != "POST":
+                parse_params(request.query_params, params)
+            if "id" in params.DESCRIPTOR.fields_by_name and "id" in request.path_params:
+                cast(Any, params).id = request.path_params["id"]
+            return await _serve(request, agent, method, params, lambda result: result)
+        except (A2AError, Problem, RobocoError, HTTPException, ParseError) as error:
+            return _rest_error(error)
+
+    return serve
+
+
+async def _rpc(request: Request) -> Response:
+    rpc_id: Any = None
+    try:
+        agent = await _agent(request)
+        body = await _body(request)
+        given = body.get("id")
+        rpc_id = given if isinstance(given, str | int) and not isinstance(given, bool) else None
+        method = METHODS.get(str(body.get("method")))
+        if body.get("jsonrpc") != "2.0" or not isinstance(body.get("params", {}), dict):
+            raise a2a.InvalidRequestError("send a request of JSON-RPC 2.0, whose params are an object")
+        if method is None:
+            raise a2a.MethodNotFoundError(f"the methods are {', '.join(METHODS)}")
+        params = _parsed(method.params, body.get("params", {}))
+        return await _serve(
+            request, agent, method, params, lambda result: {"jsonrpc": "2.0", "id": rpc_id, "result": result}
+        )
+    except (A2AError, Problem, RobocoError, HTTPException, ParseError) as error:
+        status, kind, found = _error(error)
+        said = {"code": JSON_RPC_ERROR_CODE_MAP[type(kind)], "message": kind.message, "data": _details(kind)}
+        kept = status if status in _ENDS or status >= 500 else 200
+        return JSONResponse({"jsonrpc": "2.0", "id": rpc_id, "error": said}, kept, found.headers if found else None)
+
+
+async def _agent(request: Request) -> TeamAgent:
+    """Return the agent that a request names. Raise the error of A2A for another version of the protocol."""
+    caller, gateway = await authenticate(request), gateway_of(request)
+    caller.require(Scope.READ)
+    version = request.headers.get(VERSION_HEADER) or request.query_params.get(VERSION_HEADER) or "0.3"
+    if version.partition(".")[0] != "1":
+        raise a2a.VersionNotSupportedError(f"send the header {VERSION_HEADER}: {PROTOCOL_VERSION_CURRENT}")
+    name = request.path_params["team"]
+    await gateway.calls.reads.run(named_team, gateway, caller, name)
+    return TeamAgent(gateway, caller, name, _base(request))
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    data = await request.body()
+    try:
+        body = validated_json(json.loads(data or b"{}", object_pairs_hook=unique_names))
+    except (ValueError, RecursionError) as error:
+        raise JSONParseError(str(error)[:200]) from None
+    if not isinstance(body, dict):
+        raise a2a.InvalidRequestError("the body must be an object; a batch is not supported")
+    return body
+
+
+def _parsed(kind: type[Message], given: dict[str, Any]) -> Message:
+    """Return parameters without the fields that a later release has added."""
+    return ParseDict(given, kind(), ignore_unknown_fields=True)
+
+
+async def _serve(
+    request: Request,
+    agent: TeamAgent,
+    method: Method,
+    params: Message,
+    wrap: Callable[[dict[str, Any]], dict[str, Any]],
+) -> Response:
+    gateway = agent.gateway
+    async with AsyncExitStack() as held:  # before the message is accepted: nothing of a refused request is left
+        if method.streams or method.call == TeamAgent.send:
+            await held.enter_async_context(gateway.limits.open_stream(agent.caller))
+        result = await method.call(agent, params)
+        if method.streams:
+            return event_stream(gateway, _frames(agent, result, wrap), held)
+        if isinstance(result, AcceptedTurn):
+            work = _answered(agent, result, cast(Any, params).configuration)
+            result = await answer_while_connected(request, gateway.closing, work)
+        return JSONResponse(wrap(_document(result)))
+
+
+async def _answered(
+    agent: TeamAgent, accepted: AcceptedTurn, options: a2a.SendMessageConfiguration
+) -> a2a.SendMessageResponse:
+    """Return the task once it waits or has ended, or immediately if the client wants that."""
+    if not options.return_immediately:
+        async with aclosing(agent.events(accepted)) as events:
+            async for _ in events:
+                continue
+    history = options.history_length if options.HasField("history_length") else None
+    return a2a.SendMessageResponse(task=await agent.whole(accepted.task, history))
+
+
+async def _frames(
+    agent: TeamAgent, accepted: AcceptedTurn, wrap: Callable[[dict[str, Any]], dict[str, Any]]
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(agent.events(accepted)) as events:
+        async for event in events:
+            yield frame(wrap(_document(event)))
+
+
+def _document(message: Message) -> dict[str, Any]:
+    """Return a message as JSON. A list has all of its fields, also those that are empty."""
+    always = isinstance(message, a2a.ListTasksResponse)
+    return MessageToDict(message, always_print_fields_with_no_presence=always)
+
+
+def _error(error: Exception) -> tuple[int, A2AError, Problem | None]:
+    """Return the status, the error of A2A, and the Problem of a request that fails."""
+    match error:
+        case A2AError():
+            return _mapping(error).http_code, error, None
+        case ParseError():
+            return 400, a2a.InvalidParamsError(str(error)[:500]), None
+        case _:
+            problem = problem_of(error)
+            text = f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
+            default = a2a.InternalError if problem.status >= 500 else a2a.InvalidParamsError
+            return problem.status, _KINDS.get(problem.code, default)(text), problem
+
+
+def _mapping(error: A2AError) -> ErrorMapping:
+    """Return how HTTP+JSON shows an error: the package lists none for a body that is no JSON."""
+    return A2A_ERROR_MAPPING.get(type(error), A2A_ERROR_MAPPING[a2a.InvalidRequestError])
+
+
+def _details(error: A2AError) -> list[dict[str, Any]]:
+    reason = _mapping(error).reason
+    return [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "a2a-protocol.org"}]
+
+
+def _rest_error(error: Exception) -> Response:
+    status, kind, problem = _error(error)
+    code = _mapping(kind).grpc_status
+    said = {"code": status, "status": code, "message": kind.message, "details": _details(kind)}
+    return JSONResponse({"error": said}, status, problem.headers if problem else None)
+
+
+def _base(request: Request) -> str:
+    return str(request.base_url).rstrip("/")

@@ -1,0 +1,329 @@
+"""a2a_wire: a turn of a remote agent, by the JSON-RPC binding of A2A 1.0.
+
+    message ─► SendStreamingMessage ─► events ─► text of the reply ─► the task has ended, or asks: the reply is whole
+                     │ cut, or begun by an earlier attempt                  ▲
+                     └─► SubscribeToTask, GetTask ─► events ────────────────┘
+
+The agent is hostile input: an event, a reply and its time have the limits of any model's, no redirection is followed,
+and the address is the operator's alone: no card is read. A turn that is interrupted or stopped cancels the task; one
+that another worker continues does not. A text that the agent replaces begins the turn again.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from typing import Any, Final
+
+import aiohttp
+
+from roboco.domain.canonical_json import canonical_json
+from roboco.errors import ModelError
+from roboco.model.chat_wire import open_session, post
+from roboco.model.errors import ServerFailure
+from roboco.model.reply_assembly import ReplyAssembly
+from roboco.model.sse import iter_chunks
+from roboco.model.wire import Output
+from roboco.ports.model import RemoteTask, Request
+
+POLL_SECONDS: Final = (0.5, 1.0, 2.0, 5.0)
+"""Seconds between two looks at a task whose stream has ended, the last one for all further looks."""
+CANCEL_TIMEOUT: Final = 10.0
+MAX_COMPARISONS: Final = 1000
+"""The most times that the texts of a reply are compared, because events have replaced or repeated some."""
+_STATE: Final = "TASK_STATE_"
+_RESTS: Final = ("COMPLETED", "INPUT_REQUIRED", "AUTH_REQUIRED")
+_FAILS: Final = ("FAILED", "CANCELED", "REJECTED")
+_CANNOT_STREAM: Final = (-32004, -32601)
+_INTERNAL: Final = -32603
+_UNCERTAIN: Final = (408, 409, 425)
+"""Statuses after which the agent may have accepted a message, as after those of a failed server."""
+
+
+class A2aWire:
+    """Sends messages to remote agents. Use it in one event loop."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+        self._cancels: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Close all connections, after the cancellations that were begun."""
+        if self._cancels:
+            await asyncio.wait(self._cancels, timeout=CANCEL_TIMEOUT)
+        if self._session is not None:
+            await self._session.close()
+
+    async def exchange(self, request: Request, assembly: ReplyAssembly, output: Output) -> None:
+        """Send the message, or find the task that it has begun, and read the task to its end."""
+        if (remote := request.remote) is None:
+            raise ModelError("setting", "a remote agent answers turns alone: name another profile here", False)
+        reading = _Reading(assembly, output)
+        try:
+            known = await asyncio.to_thread(remote.begin)
+            reading.task_id = known or ""
+            if known is None:
+                await self._send(request, remote, reading)
+            await self._follow(request, reading)
+        except aiohttp.ClientError as error:
+            raise ConnectionError(str(error) or type(error).__name__) from error
+        except asyncio.CancelledError:
+            if remote.cancelled and reading.task_id:
+                cancel = asyncio.get_running_loop().create_task(self._cancel(request, reading.task_id))
+                self._cancels.add(cancel)
+                cancel.add_done_callback(self._cancels.discard)
+            raise
+
+    async def _send(self, request: Request, remote: RemoteTask, reading: "_Reading") -> None:
+        """Send the message, and read what comes. Without a stream, the answer is the task."""
+        params = {"message": _message(request, remote)}
+        try:
+            try:
+                await self._read(request, "SendStreamingMessage", params, reading, remote)
+            except _Refused as refused:
+                if refused.code not in _CANNOT_STREAM:
+                    raise
+                await self._read(request, "SendMessage", params, reading, remote)
+        except (ServerFailure, aiohttp.ClientConnectorError) as failure:
+            if _is_certain(failure):
+                await asyncio.to_thread(remote.note_refused)
+            raise
+
+    async def _follow(self, request: Request, reading: "_Reading") -> None:
+        """Read the task until it has ended or asks."""
+        params, looks = {"id": reading.task_id}, 0
+        while not reading.is_over:
+            if not reading.task_id:
+                raise ServerFailure.within_stream("the remote agent has named no task")
+            with suppress(_Refused):
+                await self._read(request, "SubscribeToTask", params, reading)
+            if not reading.is_over:
+                await self._read(request, "GetTask", params, reading)
+            if not reading.is_over:
+                await asyncio.sleep(POLL_SECONDS[min(looks, len(POLL_SECONDS) - 1)])
+                looks += 1
+        reading.finish()
+
+    async def _read(
+        self,
+        request: Request,
+        method: str,
+        params: dict[str, Any],
+        reading: "_Reading",
+        remote: RemoteTask | None = None,
+    ) -> None:
+        """Send a request, and add its results. A cut is no error once the task is known: it is looked at again."""
+        try:
+            async with aclosing(self._events(request, method, params, reading)) as events:
+                async for event in events:
+                    known = reading.task_id
+                    reading.add({"task": event} if method == "GetTask" else event)
+                    if remote is not None and reading.task_id != known:
+                        await asyncio.to_thread(remote.note, reading.task_id)
+                    if reading.is_over:
+                        return
+        except aiohttp.ClientError:
+            if not reading.task_id or method == "GetTask":
+                raise
+
+    async def _events(
+        self, request: Request, method: str, params: dict[str, Any], reading: "_Reading"
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the results of a request. Raise _Refused for an error of JSON-RPC."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        if self._session is None:
+            self._session = open_session()
+        url = str(request.profile.base_url)
+        response = await post(self._session, request, url, body, **{"A2A-Version": "1.0"})
+        try:
+            encoding = response.headers.get("Content-Encoding", "").strip().lower()
+            async for event in iter_chunks(reading.heard(response.content.iter_any()), encoding):
+                match event:
+                    case {"error": dict(error)}:
+                        raise _Refused(error)
+                    case {"result": dict(result)}:
+                        yield result
+                    case _:
+                        raise ServerFailure.within_stream(f"no answer of JSON-RPC: {str(event)[:200]}")
+        finally:
+            response.close()
+
+    async def _cancel(self, request: Request, task_id: str) -> None:
+        with suppress(aiohttp.ClientError, OSError, ServerFailure, ModelError, TimeoutError):
+            async with asyncio.timeout(CANCEL_TIMEOUT):
+                async for _ in self._events(request, "CancelTask", {"id": task_id}, _Reading(ReplyAssembly(""), None)):
+                    continue
+
+
+class _Refused(ServerFailure):
+    """The agent has refused a request by an error of JSON-RPC."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(0, {"error": {"message": str(error.get("message"))[:2000]}})
+        self.code = error.get("code")
+
+
+def _is_certain(failure: Exception) -> bool:
+    """Return True if the agent has certainly not accepted the message."""
+    match failure:
+        case _Refused():
+            return failure.code != _INTERNAL
+        case ServerFailure():
+            return failure.status == 503 or (400 <= failure.status < 500 and failure.status not in _UNCERTAIN)
+        case _:
+            return True  # no connection
+
+
+class _Reading:
+    """What has been read of a task: its artifacts are the text of the reply, in the order in which they began."""
+
+    def __init__(self, assembly: ReplyAssembly, output: Output | None) -> None:
+        self.task_id = ""
+        self._assembly = assembly
+        self._output = output
+        self._texts: dict[str, list[str]] = {}
+        self._length = 0
+        self._said: list[str] = []
+        self._said_length = 0
+        self._comparisons = 0
+        self._in_step = True
+        """True if the texts are what was said; false while a task is read again from its begin."""
+        self._state = ""
+        self._status = ""
+        """The text of the newest status."""
+        self._context = ""
+
+    async def heard(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield the pieces. Each is a sign of life, also one without an event."""
+        async for piece in pieces:
+            if self._output is not None:
+                self._output.heard()
+            yield piece
+
+    @property
+    def is_over(self) -> bool:
+        """True if the task has ended or asks, or the reply has reached a limit."""
+        return self._state in (*_RESTS, *_FAILS) or bool(self._assembly.exceeded_limit)
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Add an event, or a whole task. Raise ModelError if the agent has replaced what was said."""
+        self._assembly.count_chunk()
+        match event:
+            case {"task": {"id": str(task_id), **task}}:
+                self.task_id, self._context = task_id, str(task.get("contextId") or "")
+                self._texts, self._length = {}, 0  # it has all that there is
+                for artifact in _objects(task.get("artifacts")):
+                    self._replace(str(artifact.get("artifactId")), [_text(artifact.get("parts"))])
+                self._compare()
+                self._set_status(task.get("status"))
+            case {"message": {"parts": parts}}:
+                self._append("message", _text(parts))
+                self._state = "COMPLETED"
+            case {"artifactUpdate": {"artifact": {"artifactId": str(name), "parts": parts}, **update}}:
+                appends = update.get("append") is True
+                if self._in_step and (name not in self._texts or (appends and self._is_last(name))):
+                    self._append(name, _text(parts))
+                else:
+                    self._replace(name, [*(self._texts.get(name, []) if appends else []), _text(parts)])
+                    self._compare()
+            case {"statusUpdate": {"status": status}}:
+                self._set_status(status)
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """End the reply, or raise ModelError if the task has failed."""
+        if self._state in _FAILS:
+            why = self._status[:400] or "it names no reason"
+            raise ModelError("remote_agent", f"the remote agent's task is {self._state.lower()}: {why}", False)
+        if self._state not in _RESTS:
+            return  # at a limit
+        if not self._in_step:
+            raise self._replaced()
+        if asks := self._state != "COMPLETED":
+            self._append("status", self._status)
+        self._assembly.keep(self._assembly.provider, "context", self._context)
+        self._assembly.keep(self._assembly.provider, "task", self.task_id if asks else None)
+        self._assembly.finish("stop")
+        self._assembly.ended = True
+
+    def _set_status(self, status: Any) -> None:
+        if isinstance(status, dict):
+            self._state = str(status.get("state")).removeprefix(_STATE)
+            message = status.get("message")
+            self._status = _text(message.get("parts")) if isinstance(message, dict) else ""
+
+    def _is_last(self, name: str) -> bool:
+        return next(reversed(self._texts)) == name
+
+    def _append(self, name: str, text: str) -> None:
+        """Add text at the end. Cost: its length."""
+        begins = not any(self._texts.setdefault(name, []))
+        self._texts[name].append(text)
+        self._length += len(text)
+        self._say(f"\n\n{text}" if begins and text and self._said else text)
+
+    def _replace(self, name: str, pieces: list[str]) -> None:
+        self._length += sum(map(len, pieces)) - sum(map(len, self._texts.get(name, [])))
+        self._texts[name] = pieces
+
+    def _compare(self) -> None:
+        """Say what the texts have more than what was said, once they are as long. Cost: their length."""
+        self._in_step = False
+        if self._length + 2 * len(self._texts) < self._said_length:
+            return
+        self._comparisons += 1
+        whole = "\n\n".join(text for pieces in self._texts.values() if (text := "".join(pieces)))
+        said = "".join(self._said)
+        self._in_step = whole.startswith(said)
+        if self._in_step:
+            self._say(whole[len(said) :])
+        if self._comparisons > MAX_COMPARISONS or not (self._in_step or said.startswith(whole)):
+            raise self._replaced()
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._said.append(text)
+            self._said_length += len(text)
+        if self._output is not None and (new := self._assembly.add_text(text)):
+            self._output.say(new)
+
+    @staticmethod
+    def _replaced() -> ModelError:
+        return ModelError("replaced", "the remote agent has replaced its text", True)
+
+
+def _message(request: Request, remote: RemoteTask) -> dict[str, Any]:
+    """Return the messages after the agent's last answer as one, in its context."""
+    texts, state = list[str](), dict[str, Any]()
+    for message in reversed(request.messages):
+        provider = message.get("provider")
+        if message["role"] == "assistant" and isinstance(provider, dict) and provider.get("context"):
+            state = provider
+            break
+        if message["role"] != "system":
+            texts.insert(0, _content(message.get("content")))
+    ids = {name: state[key] for key, name in (("context", "contextId"), ("task", "taskId")) if state.get(key)}
+    parts = [{"text": text} for text in texts if text] or [{"text": "(nothing)"}]
+    return {"messageId": remote.message_id, "role": "ROLE_USER", "parts": parts, **ids}
+
+
+def _content(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return str(content or "")
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _text(parts: Any) -> str:
+    """Return the text of parts. Data are JSON, and files their addresses or names."""
+    return "".join(
+        part["text"]
+        if isinstance(part.get("text"), str)
+        else canonical_json(part["data"])
+        if "data" in part
+        else str(part.get("url") or part.get("filename") or "")
+        for part in _objects(parts)
+    )

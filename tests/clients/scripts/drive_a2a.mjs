@@ -1,0 +1,88 @@
+// The client of @a2a-js/sdk.
+
+import { SendMessageRequest, TaskState } from "@a2a-js/sdk"
+import { ClientFactory } from "@a2a-js/sdk/client"
+import { HELLO, LONG_TEXT, TWO, WEATHER, drive, endless, expect, weather } from "./rows.mjs"
+
+const root = process.env.OPENAI_BASE_URL.replace("/openai/v1", "")
+const connected = team => new ClientFactory().createFromUrl(`${root}/a2a/${team}/.well-known/agent-card.json`, "")
+const tools = [{ name: "weather", description: "The weather.", parameters: { type: "object", properties: { city: { type: "string" } } } }]
+const said = (part, ids = {}) => SendMessageRequest.fromJSON({
+  message: { messageId: crypto.randomUUID(), role: "ROLE_USER", parts: [typeof part === "string" ? { text: part } : { data: part }], ...ids },
+})
+
+class Read {
+  artifacts = new Map()
+  pieces = 0
+  add({ payload: { $case, value } }) {
+    if ($case === "task") [this.id, this.context] = [value.id, value.contextId]
+    if ($case === "statusUpdate") {
+      this.state = value.status.state
+      this.calls = (value.status.message?.parts ?? []).map(({ content }) => content.value)
+    }
+    if ($case === "artifactUpdate") {
+      const { artifactId, name, parts } = value.artifact
+      const before = value.append ? this.artifacts.get(artifactId).text : ""
+      this.pieces += 1
+      this.artifacts.set(artifactId, { name, text: before + parts.map(({ content }) => content.value).join("") })
+    }
+  }
+  async all(events) {
+    for await (const event of events) this.add(event)
+    return this
+  }
+  get texts() { return [...this.artifacts.values()].map(({ text }) => text) }
+}
+
+await drive({
+  async plain() {
+    const client = await connected("desk")
+    expect((await new Read().all(client.sendMessageStream(said("Hello")))).texts, [HELLO])
+  },
+  async stream() {
+    const client = await connected("line")
+    const read = await new Read().all(client.sendMessageStream(said("a long one")))
+    expect([[...read.artifacts.values()].map(({ name }) => name), read.texts[0], read.pieces > 6], [["first", "second"], LONG_TEXT, true])
+  },
+  async resume() {
+    const client = await connected("desk")
+    const read = new Read()
+    for await (const event of client.sendMessageStream(said("a long slow one"))) {
+      read.add(event)
+      if (read.pieces === 5) break
+    }
+    await read.all((await connected("desk")).resubscribeTask({ tenant: "", id: read.id }))
+    expect([read.texts, read.state], [[LONG_TEXT], TaskState.TASK_STATE_COMPLETED])
+  },
+  async tools() {
+    const client = await connected("desk")
+    const asked = await new Read().all(client.sendMessageStream(said("the weather?", { metadata: { clientTools: tools } })))
+    const [{ callId, args }] = asked.calls
+    const done = await new Read().all(client.sendMessageStream(said({ callId, result: weather(args) }, { taskId: asked.id })))
+    expect(done.texts, [WEATHER])
+  },
+  async history() {
+    const client = await connected("desk")
+    const one = await new Read().all(client.sendMessageStream(said("one")))
+    const two = await new Read().all(client.sendMessageStream(said("two", { contextId: one.context })))
+    expect(two.texts, [TWO])
+  },
+  async approval() {
+    for (const approved of [true, false]) {
+      const client = await connected("guarded")
+      const asked = await new Read().all(client.sendMessageStream(said("add")))
+      const decision = { callId: asked.calls[0].callId, approved }
+      const done = await new Read().all(client.sendMessageStream(said(decision, { taskId: asked.id })))
+      expect(done.texts.includes("The result is 3."), approved)
+    }
+  },
+  async cancel() {
+    const client = await connected("desk")
+    const read = new Read()
+    for await (const event of client.sendMessageStream(said(endless("@a2a-js/sdk")))) {
+      read.add(event)
+      if (read.pieces === 2) await client.cancelTask({ tenant: "", id: read.id })
+    }
+    expect(read.state, TaskState.TASK_STATE_CANCELED)
+  },
+})

@@ -1,0 +1,145 @@
+"""The client of the package a2a-sdk, by the binding that A2A_BINDING names."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from a2a.client import Client, ClientConfig, create_client
+from a2a.types import (
+    CancelTaskRequest,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    TaskState,
+)
+from google.protobuf.json_format import MessageToDict, ParseDict
+from rows import FUNCTION, HELLO, LONG_TEXT, WEATHER, drive, endless, expect, weather
+
+URL = os.environ["OPENAI_BASE_URL"].replace("/openai/v1", "/a2a")
+BINDING = os.environ["A2A_BINDING"]
+
+
+@asynccontextmanager
+async def connected(team: str) -> AsyncIterator[Client]:
+    """Yield a client of a team."""
+    async with httpx.AsyncClient(timeout=60) as http:
+        config = ClientConfig(httpx_client=http, supported_protocol_bindings=[BINDING])
+        yield await create_client(f"{URL}/{team}", config)
+
+
+def said(part: Any, tools: bool = False, **ids: str) -> SendMessageRequest:
+    """Return a message of the user: a text, or data."""
+    content = {"text": part} if isinstance(part, str) else {"data": part}
+    message = {"messageId": uuid.uuid4().hex, "role": "ROLE_USER", "parts": [content], **ids}
+    return ParseDict(
+        {"message": message | ({"metadata": {"clientTools": [FUNCTION]}} if tools else {})}, SendMessageRequest()
+    )
+
+
+class Read:
+    """What the client has of a task."""
+
+    def __init__(self) -> None:
+        self.artifacts: dict[str, tuple[str, list[str]]] = {}
+        self.id = self.context = ""
+        self.state, self.calls, self.pieces = 0, [], 0
+
+    def add(self, event: StreamResponse) -> None:
+        """Apply an event."""
+        if event.HasField("task"):
+            self.id, self.context = event.task.id, event.task.context_id
+        elif event.HasField("status_update"):
+            self.state = event.status_update.status.state
+            self.calls = [MessageToDict(part.data) for part in event.status_update.status.message.parts]
+        elif event.HasField("artifact_update"):
+            update = event.artifact_update
+            name, texts = self.artifacts.get(update.artifact.artifact_id, (update.artifact.name, []))
+            self.pieces += 1
+            kept = texts if update.append else []
+            self.artifacts[update.artifact.artifact_id] = name, [*kept, *(part.text for part in update.artifact.parts)]
+
+    async def all(self, events: AsyncIterator[StreamResponse]) -> "Read":
+        """Apply all events."""
+        async for event in events:
+            self.add(event)
+        return self
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the agents."""
+        return ["".join(texts) for _, texts in self.artifacts.values()]
+
+
+async def _plain() -> None:
+    async with connected("desk") as client:
+        expect((await Read().all(client.send_message(said("Hello")))).texts, [HELLO])
+
+
+async def _stream() -> None:
+    async with connected("line") as client:
+        read = await Read().all(client.send_message(said("a long one")))
+        expect([[name for name, _ in read.artifacts.values()], read.texts[0]], [["first", "second"], LONG_TEXT])
+        assert read.pieces > 6
+
+
+async def _resume() -> None:
+    read = Read()
+    async with connected("desk") as client:
+        async for event in client.send_message(said("a long slow one")):
+            read.add(event)
+            if read.pieces == 5:
+                break
+    async with connected("desk") as client:
+        whole = await read.all(client.subscribe(SubscribeToTaskRequest(id=read.id)))
+        expect([whole.texts, whole.state], [[LONG_TEXT], TaskState.TASK_STATE_COMPLETED])
+
+
+async def _tools() -> None:
+    async with connected("desk") as client:
+        asked = await Read().all(client.send_message(said("the weather?", tools=True)))
+        [call] = asked.calls
+        result = {"callId": call["callId"], "result": weather(**call["args"])}
+        done = await Read().all(client.send_message(said(result, taskId=asked.id)))
+        expect(done.texts, [WEATHER])
+
+
+async def _history() -> None:
+    async with connected("desk") as client:
+        one = await Read().all(client.send_message(said("one")))
+        two = await Read().all(client.send_message(said("two", contextId=one.context)))
+        expect(two.texts, ["helper answers message 2: two"])
+
+
+async def _approval() -> None:
+    async with connected("guarded") as client:
+        for approved in (True, False):
+            asked = await Read().all(client.send_message(said("add")))
+            decision = {"callId": asked.calls[0]["callId"], "approved": approved}
+            done = await Read().all(client.send_message(said(decision, taskId=asked.id)))
+            expect("The result is 3." in done.texts, approved)
+
+
+async def _cancel() -> None:
+    read = Read()
+    async with connected("desk") as client:
+        async for event in client.send_message(said(endless(os.environ["A2A_NAME"]))):
+            read.add(event)
+            if read.pieces == 2:
+                await client.cancel_task(CancelTaskRequest(id=read.id))
+    expect(read.state, TaskState.TASK_STATE_CANCELED)
+
+
+ROWS = {
+    "plain": _plain,
+    "stream": _stream,
+    "resume": _resume,
+    "tools": _tools,
+    "history": _history,
+    "approval": _approval,
+    "cancel": _cancel,
+}
+drive({name: lambda row=row: asyncio.run(row()) for name, row in ROWS.items()})

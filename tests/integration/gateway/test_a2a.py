@@ -1,0 +1,230 @@
+"""The client of a2a-sdk, unmodified, by both bindings, before two gateways and workers that are killed."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import httpx
+import pytest
+from a2a.client import Client, ClientConfig, create_client
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    TaskState,
+    UnsupportedOperationError,
+)
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess, answer, openai_gateway, write_teams
+from tests.support.stack import Stack
+from tests.unit.gateway.answers.test_streams import RemoteTask
+
+pytestmark = pytest.mark.workers
+BINDINGS = ["JSONRPC", "HTTP+JSON"]
+HELLO = "helper answers message 1: Hello"
+
+
+@pytest.fixture(scope="module")
+def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[GatewayProcess]]:
+    """Yield two gateways before workers of this module, which it kills."""
+    folder: Path = tmp_path_factory.mktemp("stack")
+    with Stack(folder, teams_dir=write_teams(folder / "teams")) as stack:
+        stack.model.script(answer)
+        with openai_gateway(stack) as one, openai_gateway(stack) as other:
+            yield [one, other]
+
+
+@asynccontextmanager
+async def connected(gateway: GatewayProcess, team: str, binding: str, streaming: bool = True) -> AsyncIterator[Client]:
+    """Yield a client of a team."""
+    async with httpx.AsyncClient(timeout=60) as http:
+        config = ClientConfig(streaming, httpx_client=http, supported_protocol_bindings=[binding])
+        yield await create_client(f"http://127.0.0.1:{gateway.port}/a2a/{team}", config)
+
+
+def said(*parts: Part, **ids: str) -> SendMessageRequest:
+    """Return a message of the user."""
+    message = Message(role=Role.ROLE_USER, parts=parts, message_id=uuid.uuid4().hex)
+    return SendMessageRequest(message=ParseDict(ids, message))
+
+
+def text(words: str) -> Part:
+    """Return a text."""
+    return Part(text=words)
+
+
+def data(**values: Any) -> Part:
+    """Return an answer to a call."""
+    return ParseDict({"data": values}, Part())
+
+
+async def task_of(stream: AsyncIterator[StreamResponse]) -> RemoteTask:
+    """Return what a client has of a task once its stream has ended."""
+    return RemoteTask([event async for event in stream])
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a client."""
+    asyncio.run(asyncio.wait_for(work, 120))
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_agents_stream_their_text_and_the_context_goes_on(gateways: list[GatewayProcess], binding: str) -> None:
+    async def drive() -> None:
+        async with connected(gateways[0], "line", binding) as client:
+            first = await task_of(client.send_message(said(text("a long one"))))
+        assert first.state == TaskState.TASK_STATE_COMPLETED
+        assert [name for name, _ in first.texts] == ["first", "second"]
+        assert first.texts[0][1] == "".join(LONG_ANSWER)
+        async with connected(gateways[1], "line", binding) as client:  # any gateway has all of it
+            second = await task_of(client.send_message(said(text("two"), contextId=first.context_id)))
+            assert second.texts[0][1].endswith(": two")
+            assert second.id != first.id
+            read = await client.get_task(GetTaskRequest(id=second.id))
+            assert RemoteTask([StreamResponse(task=read)]).texts == second.texts
+            listed = await client.list_tasks(ListTasksRequest(context_id=first.context_id, page_size=1))
+            rest = await client.list_tasks(
+                ListTasksRequest(context_id=first.context_id, page_token=listed.next_page_token)
+            )
+            assert [one.id for page in (listed, rest) for one in page.tasks] == [second.id, first.id]
+            every = await client.list_tasks(ListTasksRequest(status=TaskState.TASK_STATE_COMPLETED))
+            assert {first.id, second.id} <= {one.id for one in every.tasks}
+
+    run(drive())
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_a_message_that_arrives_twice_counts_once(gateways: list[GatewayProcess], binding: str) -> None:
+    async def drive() -> None:
+        async with connected(gateways[0], "desk", binding) as client:
+            request = said(text("Hello"))
+            [one, two] = [await task_of(client.send_message(request)) for _ in range(2)]
+            assert one.texts == two.texts == [("helper", HELLO)]
+            assert one.id == two.id
+            again = said(text("Hello"), contextId=one.context_id)
+            [three, four] = [await task_of(client.send_message(again)) for _ in range(2)]
+            assert three.id == four.id != one.id
+            assert three.texts == four.texts == [("helper", "helper answers message 2: Hello")]
+
+    run(drive())
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_an_approval_and_a_client_tool_require_input(gateways: list[GatewayProcess], approved: bool) -> None:
+    async def drive() -> None:
+        async with connected(gateways[0], "guarded", "JSONRPC") as client:
+            asked = await task_of(client.send_message(said(text("add"))))
+            assert asked.state == TaskState.TASK_STATE_INPUT_REQUIRED
+            [call] = [MessageToDict(part.data) for part in asked.asks]
+            assert call["action"] == "approve"
+            reply = said(data(callId=call["callId"], approved=approved), taskId=asked.id)
+            done = await task_of(client.send_message(reply))
+            assert done.state == TaskState.TASK_STATE_COMPLETED
+            assert (done.texts[-1][1] == "The result is 3.") is approved
+        async with connected(gateways[1], "desk", "HTTP+JSON") as client:
+            request = said(text("the weather in both?"))
+            tool = {"name": "weather", "description": "The weather.", "parameters": {"type": "object"}}
+            ParseDict({"clientTools": [tool]}, request.message.metadata)
+            asked = await task_of(client.send_message(request))
+            calls = [MessageToDict(part.data) for part in asked.asks]
+            assert [call["action"] for call in calls] == ["answer", "answer"]
+            results = [data(callId=call["callId"], result=f"sun in {call['args']['city']}") for call in calls]
+            done = await task_of(client.send_message(said(*results, taskId=asked.id)))
+            assert done.texts[-1][1] == "The results are ['sun in Bonn', 'sun in Rome']."
+
+    run(drive())
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_a_task_is_canceled_once_and_failures_are_shown(gateways: list[GatewayProcess], binding: str) -> None:
+    async def drive() -> None:
+        async with connected(gateways[0], "desk", binding, streaming=False) as client:
+            request = said(text("endless"))
+            request.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
+            [begun] = [event.task async for event in client.send_message(request)]
+            canceled = await client.cancel_task(CancelTaskRequest(id=begun.id))
+            assert canceled.status.state == TaskState.TASK_STATE_CANCELED
+            assert (await client.cancel_task(CancelTaskRequest(id=begun.id))).id == begun.id
+            [failed] = [event.task async for event in client.send_message(said(text("fail")))]
+            assert failed.status.state == TaskState.TASK_STATE_FAILED
+            assert "the model refuses" in failed.status.message.parts[0].text
+            with pytest.raises(TaskNotCancelableError):
+                await client.cancel_task(CancelTaskRequest(id=failed.id))
+        async with connected(gateways[1], "desk", binding) as client:
+            with pytest.raises(UnsupportedOperationError):
+                await task_of(client.subscribe(SubscribeToTaskRequest(id=failed.id)))
+            with pytest.raises(UnsupportedOperationError):
+                await task_of(client.send_message(said(text("again"), taskId=failed.id)))
+            for unknown in ("a2a_none", "task_1", "other:a2a_none", "a2a_..%2Fx"):
+                with pytest.raises(TaskNotFoundError):
+                    await client.get_task(GetTaskRequest(id=unknown))
+        async with connected(gateways[0], "line", binding) as client:
+            with pytest.raises(TaskNotFoundError):
+                await client.get_task(GetTaskRequest(id=failed.id))
+
+    run(drive())
+
+
+def test_a_killed_worker_and_a_cut_leave_no_text_twice(gateways: list[GatewayProcess]) -> None:
+    async def drive() -> None:
+        seen: list[StreamResponse] = []
+        async with connected(gateways[0], "desk", "JSONRPC") as client:
+            async for event in client.send_message(said(text("a slow and long answer"))):
+                seen.append(event)
+                if len(seen) == 8:
+                    await asyncio.to_thread(gateways[0].stack.restart, "agents")
+                if len(seen) == 9:
+                    later = asyncio.create_task(follow(seen[0].task.id))
+        whole = RemoteTask(seen)
+        assert [name for name, _ in whole.texts] == ["helper"]
+        assert whole.texts == (await later).texts == [("helper", "".join(LONG_ANSWER))]
+
+    async def follow(task_id: str) -> RemoteTask:
+        async with connected(gateways[1], "desk", "HTTP+JSON") as client:
+            return await task_of(client.subscribe(SubscribeToTaskRequest(id=task_id)))
+
+    run(drive())
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "code"),
+    [
+        (b"{", {}, -32700),
+        (b"[" * 100_000, {}, -32600),
+        (b"[" * 20_000 + b"]" * 20_000, {}, -32700),
+        (b'{"jsonrpc":"2.0","method":"GetTask","method":"x"}', {}, -32602),
+        (b"[]", {}, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"Nothing"}', {}, -32601),
+        (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":7}}', {}, -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{}}', {}, -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}', {}, -32007),
+        (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"a2a_1"}}', {"A2A-Version": "0.3"}, -32009),
+    ],
+)
+def test_errors_have_the_form_of_json_rpc(
+    gateways: list[GatewayProcess], body: bytes, headers: dict[str, str], code: int
+) -> None:
+    url = f"http://127.0.0.1:{gateways[0].port}/a2a/desk"
+    sent = {"A2A-Version": "1.0", "Content-Type": "application/json"} | headers
+    try:
+        with urlopen(Request(url, body, sent), timeout=60) as response:
+            found = json.load(response)
+    except HTTPError as error:
+        found = json.load(error)
+    assert found["error"]["code"] == code, found

@@ -1,0 +1,212 @@
+"""What a remote agent sends is hostile: it is read within limits, and any cut leads to the same text."""
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.errors import ModelError
+from roboco.model.a2a_wire import A2aWire, _Reading
+from roboco.model.errors import ServerFailure
+from roboco.model.reply_assembly import ReplyAssembly
+from roboco.model.wire import Output
+from roboco.ports.model import Request
+
+DONE = {"statusUpdate": {"status": {"state": "TASK_STATE_COMPLETED"}}}
+BEGUN = {"task": {"id": "remote-1", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}}
+
+
+class Remote:
+    """A turn's message, of which no earlier attempt is known."""
+
+    message_id = "m"
+
+    def __init__(self, known: str | None = None) -> None:
+        self.known, self.refused, self.cancelled = known, 0, False
+
+    def begin(self) -> str | None:
+        return self.known
+
+    def note(self, task_id: str) -> None:
+        self.known = task_id
+
+    def note_refused(self) -> None:
+        self.refused += 1
+
+
+def piece(name: str, text: str, append: bool = False) -> dict[str, Any]:
+    """Return an event with a piece of an artifact."""
+    return {"artifactUpdate": {"artifact": {"artifactId": name, "parts": [{"text": text}]}, "append": append}}
+
+
+def read(events: Sequence[dict[str, Any]], reading: _Reading | None = None) -> str:
+    """Return the text that is said of these events."""
+    said: list[str] = []
+    found = reading or _Reading(ReplyAssembly("remote"), Output(said.append, said.append, lambda: None))
+    for event in events:
+        found.add(event)
+    if reading is None:
+        found.finish()
+    return "".join(said)
+
+
+PIECES = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.text(max_size=3)), max_size=12)
+
+
+def stream_of(pieces: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return the events of artifacts, one after the other."""
+    ordered = sorted(pieces, key=lambda one: one[0])
+    return [piece(name, text, any(one[0] == name for one in ordered[:at])) for at, (name, text) in enumerate(ordered)]
+
+
+@given(PIECES, st.integers(0, 12), st.booleans())
+def test_a_cut_and_a_second_reading_say_the_same(pieces: list[tuple[str, str]], cut: int, whole: bool) -> None:
+    events = [BEGUN, *stream_of(pieces), DONE]
+    texts: dict[str, str] = {}
+    for name, text in sorted(pieces, key=lambda one: one[0]):
+        texts[name] = texts.get(name, "") + text
+    expected = "\n\n".join(filter(None, texts.values()))
+    assert read(events) == expected
+    begun = events[: min(cut, len(pieces)) + 1]
+    artifacts = [{"artifactId": name, "parts": [{"text": text}]} for name, text in texts.items()]
+    ended = {"id": "remote-1", "artifacts": artifacts, "status": {"state": "TASK_STATE_COMPLETED"}}
+    assert read([*begun, *([{"task": ended}] if whole else events)]) == expected
+
+
+def test_a_replaced_text_begins_the_turn_again() -> None:
+    with pytest.raises(ModelError, match="has replaced its text") as caught:
+        read([BEGUN, piece("a", "one"), piece("a", "two"), DONE])
+    assert caught.value.retryable
+    with pytest.raises(ModelError, match="has replaced its text"):
+        read([BEGUN, piece("a", "one"), piece("a", "on"), DONE])
+    assert read([BEGUN, piece("a", "one"), piece("a", ""), piece("a", "one two", True), DONE]) == "one two"
+
+
+def test_many_pieces_and_replacements_cost_little() -> None:
+    began = time.process_time()
+    assembly = ReplyAssembly("remote")
+    reading = _Reading(assembly, Output(lambda _: None, lambda _: None, lambda: None))
+    read([BEGUN, *(piece("a", "x" * 40, number > 0) for number in range(110_000))], reading)
+    assert assembly.exceeded_limit
+    with pytest.raises(ModelError):
+        read([piece("a", "x" * 1_000_000)] * 3000, _Reading(ReplyAssembly(""), None))
+    assert time.process_time() - began < 20
+
+
+async def _exchange(answer: Any, remote: Remote) -> str:
+    """Return the text of a turn before a server with this handler."""
+    app = web.Application(client_max_size=2**22)
+    app.router.add_post("/a2a", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    [(_, port)] = [address[:2] for address in runner.addresses]
+    profile = ModelProfile(model="far", provider="a2a", base_url=f"http://127.0.0.1:{port}/a2a")
+    request = Request(profile, ({"role": "user", "content": "act"},), (), remote=remote)
+    said: list[str] = []
+    wire = A2aWire()
+    try:
+        assembly = ReplyAssembly("far")
+        await wire.exchange(request, assembly, Output(said.append, said.append, lambda: None))
+    finally:
+        await wire.close()
+        await runner.cleanup()
+    return "".join(said)
+
+
+def sse(*events: dict[str, Any]) -> web.Response:
+    """Return a stream of results."""
+    body = "".join(f"data: {json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': event})}\n\n" for event in events)
+    return web.Response(text=body, content_type="text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        (lambda: web.Response(text="<html>sign in</html>", content_type="text/html"), "sign in"),
+        (lambda: web.Response(body=b"[" * 200_000), "no JSON"),
+        (lambda: web.Response(body=b"data: " + b"x" * 6_000_000), "more than 5000000 bytes"),
+        (lambda: web.Response(status=307, headers={"Location": "http://169.254.169.254/"}), "redirects"),
+        (lambda: web.json_response({"result": 7}), "no answer of JSON-RPC"),
+        (lambda: sse({"task": {"id": "r", "status": {"state": "TASK_STATE_FAILED"}}}), "names no reason"),
+        (lambda: sse(), "named no task"),
+    ],
+)
+def test_a_hostile_answer_is_an_error(response: Any, text: str) -> None:
+    async def answer(_: web.Request) -> Any:
+        return response()
+
+    with pytest.raises((ModelError, ServerFailure), match=text):
+        asyncio.run(_exchange(answer, Remote()))
+
+
+def test_a_refused_message_may_be_sent_again_and_another_may_not() -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        return web.json_response({"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no"}})
+
+    async def fail(_: web.Request) -> web.Response:
+        return web.Response(status=500)
+
+    for answer, refused in ((refuse, 1), (fail, 0)):
+        remote = Remote()
+        with pytest.raises(ServerFailure):
+            asyncio.run(_exchange(answer, remote))
+        assert remote.refused == refused
+
+
+def test_an_agent_without_streams_is_asked_until_its_task_ends() -> None:
+    methods: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        method = (await request.json())["method"]
+        methods.append(method)
+        working = {"id": "r", "status": {"state": "TASK_STATE_WORKING"}}
+        ended = {"id": "r", "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [{"parts": [{"text": "done"}]}]}
+        results = {"SendMessage": {"task": working}, "GetTask": working if methods.count("GetTask") < 2 else ended}
+        if method not in results:
+            return web.json_response({"jsonrpc": "2.0", "id": 1, "error": {"code": -32004, "message": "no"}})
+        return web.json_response({"jsonrpc": "2.0", "id": 1, "result": results[method]})
+
+    remote = Remote()
+    assert asyncio.run(_exchange(answer, remote)) == "done"
+    assert remote.known == "r"
+    assert methods.count("SendMessage") == 1
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_only_a_stop_cancels_the_task(cancelled: bool) -> None:
+    methods: list[str] = []
+    began = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        methods.append((await request.json())["method"])
+        if methods[-1] == "CancelTask":
+            return web.json_response({"jsonrpc": "2.0", "id": 1, "result": {}})
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(f"data: {json.dumps({'result': BEGUN})}\n\n".encode())
+        began.set()
+        await asyncio.sleep(30)
+        return response
+
+    async def drive() -> None:
+        remote = Remote()
+        turn = asyncio.create_task(_exchange(answer, remote))
+        await began.wait()
+        while remote.known is None:
+            await asyncio.sleep(0.01)
+        remote.cancelled = cancelled
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    asyncio.run(drive())
+    assert methods == ["SendStreamingMessage", *(["CancelTask"] if cancelled else [])]
