@@ -13,7 +13,7 @@ from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wa
 from roboco.domain.decision.answer_form import lacks_form, route_after_form
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
-from roboco.domain.decision.input_guards import next_for_guards
+from roboco.domain.decision.guards import next_for_guards
 from roboco.domain.decision.map_turn import finish_map, start_map
 from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route

@@ -8,8 +8,7 @@ from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
 from roboco.domain.decision.approval_times import UNTIL, expiry_of
 from roboco.domain.decision.function_turn import recorded_answer
-from roboco.domain.decision.input_guards import guard_verdicts
-from roboco.domain.decision.output_guards import passed_answer
+from roboco.domain.decision.guards import guard_verdicts, passed_answer
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import (

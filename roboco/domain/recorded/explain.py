@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from roboco.domain.decision.decide import ROUTER, ROUTER_LOST, decide
-from roboco.domain.decision.input_guards import GUARD
+from roboco.domain.decision.guards import GUARD
 from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.state import AFTER_RESULTS, WRAP_UP_RULE, History, TaskState, fold

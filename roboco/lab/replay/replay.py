@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.decide import GOALS, LOOP, ROUTER, STOPPED
-from roboco.domain.decision.input_guards import GUARD
+from roboco.domain.decision.guards import GUARD
 from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router, route

@@ -1,13 +1,19 @@
-"""The guards of the user's messages: no agent has a turn before they have passed.
+"""The guards of the user's messages and of agents' answers.
 
     message ─► step of calls ─► tools workers, sub-tasks ─► step of results, with verdicts ─► turn
                (orchestrator)                                └─► refused ─► error, or answer ─► end
 
-The calls are those of the coordinator, and run as any others. Routers and agents do not see their steps. A refused
-message ends the task for good, so that no later turn sees it: forks and retries that contain it end, too.
+    reply ─► step of the agent: calls of the guards ─► step of results, with verdicts ─► passed: the agent's answer
+    (worker)  (the text is their argument)              (and with a passed answer)    └─► refused: error or new answer
+
+No agent has a turn before the guards of the message have passed; no user, and no other agent, sees an answer before
+its guards have. Their calls run as any others, with the same claims, time limits, attempts and interruptions. Routers
+and agents do not see the steps of an input's guards. A refused message ends the task for good, so that no later turn
+sees it: forks and retries that contain it end, too. If the calls for an answer were ended from outside, without a
+verdict, the answer is discarded, and routers and agents see the task as before the turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
@@ -15,9 +21,22 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, End
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.part import ErrorPart, TextPart, ToolCall, ToolCallPart
+from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
+from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.state import History
-from roboco.domain.history.step import GUARDS, ORCHESTRATOR, REFUSED, USER, TaskStep
+from roboco.domain.history.step import (
+    DRAFT,
+    GUARDED,
+    GUARDS,
+    INVALID_OUTPUT,
+    ORCHESTRATOR,
+    OUTPUT,
+    PROVIDER,
+    REASONING,
+    REFUSED,
+    USER,
+    TaskStep,
+)
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import call_id_at
 from roboco.domain.inbox.item import blocking_pause
@@ -29,6 +48,10 @@ GUARD = "guard"
 """The code of the error of a refused message, and the rule of the answer to it."""
 _SEEN_BY_AGENTS = ("client_context", "answer_form", "goals", "client_tools", "state")
 """The attachments of a message that prompts of agents may contain, in the order in which guards see them."""
+_OF_ANSWER = (OUTPUT, STATE, INVALID_OUTPUT, PROVIDER)
+"""The metadata of a model's step that belongs to its answer."""
+_QUOTING_ERRORS = frozenset({"malformed_tool_call", "refused", INVALID_OUTPUT})
+"""The codes of errors whose messages quote the model."""
 
 
 def next_for_guards(team: Team, history: History, situation: Situation) -> AppendStep | End | None:
@@ -99,3 +122,37 @@ def _refusal(team: Team, guards: Guards, history: History) -> AppendStep | End:
 
 def _error(message: str) -> AppendStep:
     return AppendStep(ORCHESTRATOR, (ErrorPart(code=GUARD, message=message),))
+
+
+def held_back(
+    team: Team, agent: str, position: tuple[str, int], parts: tuple[Part, ...], metadata: Mapping[str, object]
+) -> tuple[tuple[Part, ...], dict[str, object]]:
+    """Return parts and metadata of an agent's step without its text. If that is an answer, guards are called with it.
+
+    `position` is the task's id and the position of the step. The text beside calls, of an interrupted reply and of a
+    failed one is dropped, and so are reasoning and refusals.
+    """
+    text = "".join(part.text for part in parts if isinstance(part, TextPart))
+    others = tuple(_without_words(agent, part) for part in parts if not isinstance(part, TextPart))
+    about = {name: value for name, value in metadata.items() if name not in (REASONING, "refusal")}
+    if others or not text or metadata.get("interrupted"):
+        return others or (TextPart(text=""),), about
+    names = () if team.guards is None else team.guards.output
+    draft = {name: about.pop(name) for name in _OF_ANSWER if name in about}
+    return guard_calls(team, names, text, position), about | {GUARDS: {"output": list(names)}, DRAFT: draft}
+
+
+def passed_answer(step: TaskStep) -> dict[str, Any]:
+    """Return the answer that the guards of this step have passed, as the step of results records it."""
+    [text] = {call.args.get("text", call.args.get("prompt")) for call in step.calls}
+    metadata = {"routing": step.metadata["routing"], GUARDED: step.metadata[GUARDS]["output"]}
+    return {"agent": step.agent_name, "text": text, "metadata": metadata | step.metadata[DRAFT]}
+
+
+def _without_words(agent: str, part: Part) -> Part:
+    """Return the part, or the error without the words of the model."""
+    if isinstance(part, ErrorPart) and part.code in _QUOTING_ERRORS:
+        return ErrorPart(
+            code=part.code, message=f"{agent}: its model gave no answer; its words did not pass the guards"
+        )
+    return part
