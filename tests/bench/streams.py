@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from tests.bench.harness.bench_stack import BenchStack, Size
 from tests.bench.harness.parallel_streams import StreamStats, scale_chunks, shared_relays
-from tests.bench.harness.results import Figure, Goal, Measurement, Result, Series, milliseconds, percentile
+from tests.bench.harness.results import Figure, Goal, Measurement, Result, milliseconds, percentile
 
 STREAMS = (25, 50, 100, 200, 400)
 GOAL_STREAMS = 200
@@ -49,7 +49,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
         ),
         Figure("tokens a second / the loop's", tuple(ours.rate / loop.rate for ours, loop in rounds)),
     )
-    yield Result(f"streams, {at}", measurements, figures, tuple(_notes(found)), _series(found))
+    yield Result(f"streams, {at}", measurements, figures, tuple(_notes(found)))
 
 
 def _lateness(stats: StreamStats, percent: int = 99) -> float:
@@ -71,15 +71,3 @@ def _notes(found: StatsByStreams) -> Iterator[str]:
             lags = f"p50 {p50:.1f} ms, p99 {p99:.0f} ms, last chunks {last:.0f} ms"
             rates = f"{stats.rate:.0f} tokens a second; of a CPU: {stats.cpu_shares()}"
             yield f"{streams} streams by {name}: {lags}, {rates}"
-
-
-def _series(found: StatsByStreams) -> tuple[Series, ...]:
-    lines = (("Roboco, p50", 0, 50), ("Roboco, p99", 0, 99), (f"{LOOP_NAME}, p50", 1, 50), (f"{LOOP_NAME}, p99", 1, 99))
-    return tuple(
-        Series(
-            "latency_over_streams",
-            name,
-            tuple((float(streams), _lateness(both[which], percent) * 1000) for streams, both in sorted(found.items())),
-        )
-        for name, which, percent in lines
-    )

@@ -16,7 +16,7 @@ from roboco.redis.keys import Keys
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, Size, build_team, new_name
-from tests.bench.harness.results import Figure, Goal, Measurement, Result, Sampler, Series, measure_alternately
+from tests.bench.harness.results import Figure, Goal, Measurement, Result, Sampler, measure_alternately
 from tests.bench.processes import plain_celery
 from tests.support.stack import until
 
@@ -44,14 +44,13 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
             plains = [pool + one for one in more for pool in plain_celery.POOLS]
             exits.enter_context(stack.running_workers(plains, "tests.bench.processes.plain_celery"))
             found.append(measure_alternately(samplers, size.rounds))
-    rates = [
-        _rate_series("Roboco", [one[0] for one in found]),
-        _rate_series("plain Celery, six for a task", [one[1] for one in found]),
+    notes = [
+        f"{name}, tasks a second by processes of each pool: {_describe([one[which] for one in found])}"
+        for which, name in enumerate(("Roboco", "plain Celery, six for a task"))
     ]
-    notes = [f"{one.name}, tasks a second by processes of each pool: {_describe(one)}" for one in rates]
     figures = tuple(_figure(processes, *measurements) for processes, measurements in enumerate(found, start=1))
     name = f"throughput, {tasks} tasks of {len(AGENTS)} agents"
-    yield Result(name, found[0], figures, tuple(notes), tuple(rates))
+    yield Result(name, found[0], figures, tuple(notes))
 
 
 def run_tasks(stack: BenchStack, tasks: int, **team_fields: Any) -> float:
@@ -87,13 +86,6 @@ def _figure(processes: int, roboco: Measurement, plain: Measurement) -> Figure:
     return Figure(f"throughput / that of plain Celery tasks, {processes} of each pool", rounds, goal=GOAL)
 
 
-def _rate_series(name: str, measurements: Sequence[Measurement]) -> Series:
-    points = [
-        (float(processes), 1 / measurement.percentile(50))
-        for processes, measurement in enumerate(measurements, start=1)
-    ]
-    return Series("throughput_over_workers", name, tuple(points))
-
-
-def _describe(series: Series) -> str:
-    return ", ".join(f"{processes:g}: {rate:.0f}" for processes, rate in series.points)
+def _describe(measurements: Sequence[Measurement]) -> str:
+    rates = (1 / measurement.percentile(50) for measurement in measurements)
+    return ", ".join(f"{processes}: {rate:.0f}" for processes, rate in enumerate(rates, start=1))

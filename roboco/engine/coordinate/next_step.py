@@ -14,15 +14,18 @@ A worker may die between two arrows. Then a step is stored without a decision, o
 message. The sweeper finds the task in the schedule and continues from there.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.action import Action, CallTools, StartTurn
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.map_turn import mapped_outputs
-from roboco.domain.decision.router import route
+from roboco.domain.decision.route import WORKER_LOST_RULE, Route
+from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT, by_coordinator
 from roboco.domain.history.compaction import compaction_due
@@ -38,12 +41,61 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, SubTaskStarted
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
-from roboco.engine.coordinate.custom_router import guarded_router
 from roboco.engine.coordinate.running_entry import index_as
-from roboco.engine.engine import Engine, Services
+from roboco.engine.engine import Engine, Services, TaskStores
 from roboco.engine.history_tail import shows_decision, step_at
+from roboco.errors import TransientError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.lease_renewals import AttemptLease
 from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
+
+_log = logging.getLogger(__name__)
+
+
+def guarded_router(engine: Engine, task_id: str, name: str) -> Router:
+    """Return the user's router with guards: if it raises, or kills its worker repeatedly, the task fails.
+
+    The returned router raises TransientError while another worker calls the user's router for the same task.
+    """
+    key = f"router:{task_id}"
+
+    def call_guarded(team: Team, history: History) -> Route:
+        lost = engine.tasks.leases.start_attempt(key)
+        if lost is None:
+            raise TransientError(
+                f"router {name!r} is running for this task on another worker, or on one that was lost; it is retried"
+            )
+        if lost >= engine.policy.max_attempts:
+            why = f"the worker was lost {lost} times while it ran"
+            engine.tasks.dead_letters.add(
+                dead_letter_of_lost_work("advance", task_id, f"router {name}", why, lost, engine.now())
+            )
+            chosen = Route("", name, WORKER_LOST_RULE, why)
+        else:
+            with engine.process.heartbeat.renewing(AttemptLease(key)):
+                chosen = _call_router(engine, name, key, team, history)
+        _reset_attempts(engine.tasks, key)
+        return chosen
+
+    return call_guarded
+
+
+def _reset_attempts(tasks: TaskStores, key: str) -> None:
+    try:
+        tasks.leases.finish_attempts(key)
+    except TransientError as error:
+        _log.warning("the attempts at a router stay counted, because Redis does not answer: %s", error)
+
+
+def _call_router(engine: Engine, name: str, key: str, team: Team, history: History) -> Route:
+    try:
+        return engine.services.toolbox.router(name)(team, history)
+    except TransientError:
+        _reset_attempts(engine.tasks, key)
+        raise
+    except Exception as error:
+        return Route("", name, "failed", f"{type(error).__name__}: {error}"[:1000])
+
 
 MAX_NAMED = 10
 """Sub-tasks that the reason of a running task names."""

@@ -125,7 +125,7 @@ def _limits_of_run(limits: Limits, asked: UsageLimits, shared: Sequence[TaskStep
     more_cost = asked.max_cost or COST_FACTOR * (whole.cost - spent.cost) or None
     caps = UsageLimits(
         max_steps=len(shared) - spent.imported + more_steps,
-        max_cost=None if more_cost is None else round(spent.cost + more_cost, 9),
+        max_cost=None if more_cost is None else max(1e-9, round(spent.cost + more_cost, 9)),
         max_seconds=asked.max_seconds,
     )
     return limits.model_copy(update={**limits.lowered_to(caps), "caps": caps, "at_limit": "end"})

@@ -32,9 +32,9 @@ from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned, Turn
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.rest.parameters import TeamName
-from roboco.gateway.rest.responses import problems
+from roboco.gateway.rest.responses import STREAMED, problems
 
-router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute, responses=problems(404, 409, 413))
+router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute, responses=problems(404, 409))
 ThreadId = Annotated[str, Path(min_length=1, max_length=255)]
 
 
@@ -42,7 +42,7 @@ class RunRequest(WellFormedBody, RunAgentInput):
     """A run of AG-UI."""
 
 
-@router.post("/{team}", summary="Run a team in a thread", response_class=Response)
+@router.post("/{team}", summary="Run a team in a thread", response_class=Response, responses=STREAMED)
 async def run_team(request: Request, team: TeamName, body: RunRequest, caller: Caller, gateway: TheGateway) -> Response:
     """Bring the last message, results or decisions of a thread to a team, and return the events of its answer."""
     caller.require(Scope.READ)

@@ -34,9 +34,9 @@ from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Turn
 from roboco.gateway.principal import Scope
 from roboco.gateway.rest.parameters import TeamName
-from roboco.gateway.rest.responses import problems
+from roboco.gateway.rest.responses import STREAMED, problems
 
-router = APIRouter(prefix="/ai", tags=["ai-sdk"], route_class=StrictJsonRoute, responses=problems(404, 409, 413))
+router = APIRouter(prefix="/ai", tags=["ai-sdk"], route_class=StrictJsonRoute, responses=problems(404, 409))
 _DONE: Final = b"data: [DONE]\n\n"
 STREAM_HEADER: Final = "x-vercel-ai-ui-message-stream"
 """The header with the version of the protocol."""
@@ -58,7 +58,7 @@ class UIMessageRequest(WellFormedBody):
     roboco: RobocoOptions = RobocoOptions()
 
 
-@router.post("/{team}", summary="Send a message of a chat", response_class=Response)
+@router.post("/{team}", summary="Send a message of a chat", response_class=Response, responses=STREAMED)
 async def post_message(
     request: Request, team: TeamName, body: UIMessageRequest, caller: Caller, gateway: TheGateway
 ) -> Response:
@@ -86,7 +86,12 @@ async def post_message(
         return _response(gateway, _frames(accepted.task, answer, stream, accepted.cursor), held)
 
 
-@router.get("/{team}/{chat}/stream", summary="Resume the message that is being written", response_class=Response)
+@router.get(
+    "/{team}/{chat}/stream",
+    summary="Resume the message that is being written",
+    response_class=Response,
+    responses=STREAMED | {204: {"description": "No message is being written."}},
+)
 async def resume(request: Request, team: TeamName, chat: ChatId, caller: Caller, gateway: TheGateway) -> Response:
     """Return the stream of the message that is being written, from its begin, or 204 if none is."""
     caller.require(Scope.READ)

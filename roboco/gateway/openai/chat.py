@@ -29,6 +29,7 @@ from roboco.gateway.openai.sse import event_stream, frame
 from roboco.gateway.openai.turn import turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
+from roboco.gateway.rest.responses import STREAMED
 from roboco.gateway.streams.live_response import OnDisconnect
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
@@ -45,7 +46,7 @@ class _Completion:
     on_disconnect: Literal["continue", "stop"] | None
 
 
-@router.post("/chat/completions", summary="Create a chat completion")
+@router.post("/chat/completions", summary="Create a chat completion", responses=STREAMED)
 async def create_chat_completion(
     request: Request,
     body: ChatBody,

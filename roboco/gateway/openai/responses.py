@@ -37,6 +37,7 @@ from roboco.gateway.openai.sse import event_stream
 from roboco.gateway.openai.turn import after_reference, earlier_turn, turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
+from roboco.gateway.rest.responses import STREAMED
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
 CANCEL_SECONDS = 5.0
@@ -52,7 +53,7 @@ class _Accepted:
     head: ResponseHead
 
 
-@router.post("/responses", summary="Create a response")
+@router.post("/responses", summary="Create a response", responses=STREAMED)
 async def create_response(request: Request, body: ResponseBody, caller: Caller, gateway: TheGateway) -> Response:
     """Bring a message, or results of functions, to a team, and return its response or a stream of events."""
     caller.require(Scope.READ)
@@ -86,7 +87,7 @@ async def _answer(request: Request, gateway: Gateway, of: _Accepted, held: Async
     return JSONResponse(stream.result)
 
 
-@router.get("/responses/{response_id}", summary="Get a response")
+@router.get("/responses/{response_id}", summary="Get a response", responses=STREAMED)
 async def get_response(
     response_id: str,
     caller: Caller,

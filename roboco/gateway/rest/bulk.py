@@ -40,7 +40,7 @@ MAX_SECONDS: Final = 30.0
 """Seconds until an admission fails: the gateway waits less for the servers that it asks."""
 
 
-@router.post("/operations/bulk", response_model=BulkReport, responses=problems(413), summary="Control many tasks")
+@router.post("/operations/bulk", response_model=BulkReport, responses=problems(), summary="Control many tasks")
 async def control_tasks(
     request: Request, gateway: TheGateway, caller: Caller, body: BulkRequest, key: IdempotencyKey = None
 ) -> Response:

@@ -7,12 +7,12 @@ from pydantic import ConfigDict, Field
 from roboco.client.operator.bulk_control import BulkContent, ControlName
 from roboco.domain.schema import InputModel
 from roboco.gateway.bodies.mistakes import FewMistakes
+from roboco.gateway.rest.list_conditions import ListedTime
 from roboco.gateway.rest.models import ItemName, TenantName, Text
 
 MAX_PAGE: Final = 100
 """Tasks of a page at most."""
 _Status = Annotated[str, Field(max_length=64)]
-_Time = Annotated[str | None, Field(max_length=64)]
 
 
 class BulkTarget(InputModel):
@@ -27,9 +27,9 @@ class BulkTarget(InputModel):
     """The tenant. A key of a tenant reaches tasks of that tenant only."""
     team: Annotated[list[Annotated[str, Field(max_length=64)]] | None, Field(max_length=20)] = None
     """Names of teams."""
-    since: _Time = None
+    since: ListedTime = None
     """The earliest change of the status: a time in ISO 8601, or a duration before now such as 2h."""
-    until: _Time = None
+    until: ListedTime = None
     """The latest change of the status: 2h for tasks whose status has not changed for two hours."""
     text: Annotated[str | None, Field(max_length=200)] = None
     """A part of the title."""

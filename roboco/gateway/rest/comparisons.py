@@ -37,7 +37,7 @@ WhatIfId = Annotated[
     "/tasks/{task_id}/what-if",
     status_code=202,
     response_model=CreatedComparison,
-    responses=problems(404, 409, 413),
+    responses=problems(404, 409),
     summary="Run a task differently",
 )
 async def start_what_if(

@@ -114,7 +114,7 @@ CONTROLS: Final = (
     "Show a receipt",
     Scope.READ,
     Scope.CONTROL,
-    statuses=(404, 409, 413),
+    statuses=(404, 409),
 )
 def get_receipt(task: Task, item_id: ItemId) -> Receipt:
     """Return when an item was accepted and applied, and how it ended a reply of a model."""
@@ -219,7 +219,7 @@ def _add(control: Control) -> None:
         description=control.text,
         status_code=200 if decided else 202,
         response_model=CallDecision if decided else Receipt,
-        responses=problems(404, 409, 413),
+        responses=problems(404, 409),
     )
 
 

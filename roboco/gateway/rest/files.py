@@ -38,7 +38,7 @@ _FILE: Final[dict[int | str, dict[str, Any]]] = {
     206: {"description": "The range of the file that Content-Range names.", "content": _CONTENT},
     307: {"description": "The file at the S3 store, in the header Location."},
 }
-_UPLOAD: Final = {"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}}
+_UPLOAD: Final = {"requestBody": {"content": {"application/octet-stream": _BINARY}}}
 
 
 @router.read("/tasks/{task_id}/files", FileList, "List files", statuses=(404,))
@@ -63,7 +63,7 @@ def list_files(
     "/tasks/{task_id}/files/{name}",
     status_code=201,
     response_model=Artifact,
-    responses=problems(404, 408, 409, 413),
+    responses=problems(404, 408, 409),
     openapi_extra=_UPLOAD,
     summary="Upload a file",
 )
@@ -83,7 +83,7 @@ async def put_file(request: Request, gateway: TheGateway, caller: Caller, task_i
     "/tasks/{task_id}/files",
     status_code=201,
     response_model=Artifact,
-    responses=problems(404, 408, 409, 413),
+    responses=problems(404, 408, 409),
     openapi_extra=_UPLOAD,
     summary="Upload a file whose name is in the query",
 )

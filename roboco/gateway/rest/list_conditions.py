@@ -4,12 +4,14 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Query
+from pydantic import Field
 
 from roboco.domain.task_filter import parse_time
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import forbidden
 
 ListedTeam = Annotated[str, Query(max_length=64)]
+ListedTime = Annotated[str | None, Field(max_length=64)]
 
 
 def listed_tenant(caller: Principal, tenant: str | None) -> str | None:

@@ -63,13 +63,13 @@ class ProblemDocument(RecordModel):
     """The mistakes of a request that is not valid, at most 20."""
 
 
-class _StrictInput(FewMistakes, InputModel):
+class StrictInput(FewMistakes, InputModel):
     """A body whose values are not converted: "5" is no number."""
 
     model_config = ConfigDict(strict=True)
 
 
-class ItemRequest(_StrictInput):
+class ItemRequest(StrictInput):
     """A control without further content."""
 
     item_id: ItemName | None = None
@@ -169,7 +169,7 @@ class LimitsRequest(ItemRequest):
     """The limits to replace. Those that are left out stay; null removes a limit."""
 
 
-class TaskRetry(_StrictInput):
+class TaskRetry(StrictInput):
     """A retry of a failed task."""
 
     reason: Annotated[str, Field(max_length=4000)] = ""
@@ -180,7 +180,7 @@ class TaskRetry(_StrictInput):
     """The position of the last good step, as the caller knows it. Another one is refused with 409: fork the task."""
 
 
-class ApprovalRequest(_StrictInput):
+class ApprovalRequest(StrictInput):
     """The approval of a tool call."""
 
     args: dict[str, JsonValue] | None = None
@@ -188,14 +188,14 @@ class ApprovalRequest(_StrictInput):
     reason: Reason = ""
 
 
-class DenialRequest(_StrictInput):
+class DenialRequest(StrictInput):
     """The denial of a tool call."""
 
     reason: Reason = ""
     """Why; the agent reads it."""
 
 
-class AnswerRequest(_StrictInput):
+class AnswerRequest(StrictInput):
     """The answer of a client to the call of a client tool."""
 
     status: Literal["success", "error", "declined"] = "success"
@@ -240,7 +240,7 @@ class ForkTask(_Message):
     """The id of the new task. Leave it out with Idempotency-Key."""
 
 
-class NewComparison(_StrictInput):
+class NewComparison(StrictInput):
     """Runs that continue a recorded task with another team, model or prompt, and have no effect."""
 
     seq: Annotated[int, Field(ge=0, le=10**9), BeforeValidator(_integer)] | None = None

@@ -71,7 +71,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
 """The example of each body of a request, by the name of its schema."""
 
 
-OPENAI_STATUSES: Final = (400, 401, 403, 404, 409, 413, 422, 429, 500, 503)
+OPENAI_STATUSES: Final = (400, 401, 403, 404, 405, 409, 410, 413, 422, 429, 500, 503)
 OPENAI_ERROR: Final[dict[str, Any]] = {
     "description": "An error, in the shape of OpenAI's API.",
     "content": {

@@ -8,8 +8,9 @@ from pydantic import Field
 from roboco.client.operator.operations import Overview, QueueReport
 from roboco.domain.dead_letter import WorkKind
 from roboco.domain.rate_report import RateReport
-from roboco.domain.schema import InputModel, RecordModel
+from roboco.domain.schema import RecordModel
 from roboco.domain.switch import MAX_REASON_CHARS, Switch
+from roboco.gateway.rest.models import StrictInput
 
 
 class OperationsOverview(Overview):
@@ -73,7 +74,7 @@ class DeadLetterDecision(RecordModel):
     status: Literal["requeued", "dismissed"]
 
 
-class DrainWorker(InputModel):
+class DrainWorker(StrictInput):
     """A worker to drain."""
 
     worker: Annotated[str, Field(min_length=1, max_length=255)]
@@ -82,7 +83,7 @@ class DrainWorker(InputModel):
     """Seconds in which its work may end, before it is handed over; by default its ROBOCO_DRAIN_TIMEOUT."""
 
 
-class SwitchOff(InputModel):
+class SwitchOff(StrictInput):
     """Something to switch off."""
 
     target: Annotated[str, Field(max_length=200)]
@@ -93,7 +94,7 @@ class SwitchOff(InputModel):
     """True to interrupt running turns and calls too, except calls of irreversible tools."""
 
 
-class SwitchOn(InputModel):
+class SwitchOn(StrictInput):
     """Something to switch on."""
 
     target: Annotated[str, Field(max_length=200)]

@@ -9,7 +9,6 @@ All of them need the scope `operate`, without a tenant and teams. A repeated req
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from datetime import datetime
 from typing import Annotated, Any, BinaryIO, Final, cast
 
 from fastapi import Query, Request, Response
@@ -20,13 +19,14 @@ from roboco.client.operator.task_removal import DEFAULT_RATE, RemovalPage
 from roboco.client.options import ErasureOptions, TaskFilterOptions
 from roboco.domain.memory import MAX_OWNER_CHARS, OF_TENANT, Memory
 from roboco.domain.removal.erasure import ErasureReceipt, ForksChoice
-from roboco.domain.schema import InputModel, RecordModel
+from roboco.domain.schema import RecordModel
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller
-from roboco.gateway.bodies.mistakes import FewMistakes
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal
 from roboco.gateway.rest.endpoints import Endpoints, json_response, run_operation, wait_until
+from roboco.gateway.rest.list_conditions import ListedTime, listed_time
+from roboco.gateway.rest.models import StrictInput
 from roboco.gateway.rest.parameters import MAX_WAIT, TaskId
 from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.upload_body import uploaded_body
@@ -37,7 +37,7 @@ _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
 _TAR: Final[dict[str, Any]] = {"application/x-tar": _BINARY}
 
 
-class ErasureOrder(FewMistakes, InputModel):
+class ErasureOrder(StrictInput):
     """The options of an erasure."""
 
     reason: Annotated[str, Field(max_length=2000)] = ""
@@ -60,10 +60,10 @@ class ErasuresOrder(ErasureOrder):
     team: list[Annotated[str, Field(max_length=64)]] | None = None
     status: list[Annotated[str, Field(max_length=32)]] | None = None
     """Statuses, or the groups `open`, `waiting` and `ended`."""
-    since: datetime | None = None
-    """The earliest time of the last change, with a time zone."""
-    until: datetime | None = None
-    """The latest time of the last change, with a time zone."""
+    since: ListedTime = None
+    """The earliest last change: a time in ISO 8601, or a duration before now such as 2h."""
+    until: ListedTime = None
+    """The latest last change."""
     text: Annotated[str | None, Field(max_length=200)] = None
     """A part of the title."""
     dry_run: bool = True
@@ -77,11 +77,12 @@ class ErasuresOrder(ErasureOrder):
 
     def filters(self) -> TaskFilterOptions:
         """Return the conditions that are given."""
-        names = {"tenant", "team", "status", "since", "until", "text"}
-        return cast(TaskFilterOptions, self.model_dump(include=names, exclude_none=True))
+        times = {"since": listed_time(self.since), "until": listed_time(self.until)}
+        names = {"tenant", "team", "status", "text"}
+        return cast(TaskFilterOptions, self.model_dump(include=names, exclude_none=True) | times)
 
 
-class MemoryErasure(FewMistakes, InputModel):
+class MemoryErasure(StrictInput):
     """The owner whose memory is erased."""
 
     tenant: Annotated[str, Field(max_length=32)] = ""
@@ -105,7 +106,7 @@ class ErasedMemory(RecordModel):
     "/operations/erasures/{task_id}",
     response_model=ErasureReceipt,
     status_code=200,
-    responses=problems(404, 409, 413) | {202: {"model": ErasureReceipt}},
+    responses=problems(404, 409) | {202: {"model": ErasureReceipt}},
     summary="Erase a task",
 )
 async def erase_task(
@@ -146,7 +147,7 @@ def get_erasure(gateway: Gateway, task_id: TaskId) -> ErasureReceipt:
     return gateway.orchestrator.operator.erasure(task_id)
 
 
-@router.operate("/operations/erasures", RemovalPage, "Erase many tasks", (413,))
+@router.operate("/operations/erasures", RemovalPage, "Erase many tasks")
 def erase_tasks(gateway: Gateway, caller: Principal, order: ErasuresOrder) -> RemovalPage:
     """Erase the ended tasks of a page of the workspace that meet all conditions; with `stop`, open ones, too.
 
@@ -174,7 +175,7 @@ def get_memory(
     return gateway.orchestrator.operator.memory(of, value, tenant=tenant)
 
 
-@router.operate("/operations/memory/erasure", ErasedMemory, "Erase a memory", (413,))
+@router.operate("/operations/memory/erasure", ErasedMemory, "Erase a memory")
 def erase_memory(gateway: Gateway, caller: Principal, order: MemoryErasure) -> ErasedMemory:
     """Erase an entry, or what agents remember for an owner, or for a whole tenant. The tasks stay."""
     erased = gateway.orchestrator.operator.erase_memory(**order.model_dump(), by=caller.by)
@@ -214,7 +215,7 @@ async def export_task(gateway: TheGateway, caller: Caller, task_id: TaskId) -> R
     "/operations/import",
     response_model=TaskSummary,
     status_code=201,
-    responses=problems(408, 409, 410, 413),
+    responses=problems(408, 409, 410),
     openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}},
     summary="Import a task",
 )

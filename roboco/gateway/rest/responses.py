@@ -18,7 +18,9 @@ _DESCRIPTIONS: Final = {
     500: "The stored data, or the gateway, is broken. An operator must act.",
     503: "Redis or the store does not answer. Retry-After names the seconds to wait.",
 }
-_ALWAYS: Final = (400, 401, 403, 422, 429, 500, 503)
+_ALWAYS: Final = (400, 401, 403, 413, 422, 429, 500, 503)
+STREAMED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/event-stream": {"schema": {}}}}}
+"""The response of a route that answers with a stream. Tools read the schema as that of an event."""
 _RETRY_AFTER: Final = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
 
 

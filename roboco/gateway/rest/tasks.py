@@ -37,7 +37,7 @@ _CREATED: Final[dict[int | str, dict[str, Any]]] = {
     "/tasks",
     status_code=201,
     response_model=CreatedTask,
-    responses={**_CREATED, **problems(404, 409, 413)},
+    responses={**_CREATED, **problems(404, 409)},
     summary="Create a task",
 )
 async def create_task(gateway: TheGateway, caller: Caller, body: NewTask, key: IdempotencyKey = None) -> Response:
@@ -98,7 +98,7 @@ def get_task(task: Task) -> TaskSummary:
     "/tasks/{task_id}/fork",
     status_code=201,
     response_model=CreatedTask,
-    responses={**_CREATED, **problems(404, 409, 413)},
+    responses={**_CREATED, **problems(404, 409)},
     summary="Fork a task",
 )
 async def fork_task(
@@ -127,7 +127,7 @@ async def fork_task(
     "/tasks/{task_id}/retry",
     status_code=201,
     response_model=CreatedTask,
-    responses={**_CREATED, **problems(404, 409, 413)},
+    responses={**_CREATED, **problems(404, 409)},
     summary="Retry a failed task",
 )
 async def retry_task(gateway: TheGateway, caller: Caller, task_id: TaskId, body: TaskRetry | None = None) -> Response:

@@ -6,11 +6,13 @@ A report that takes too long has stored the usage that it has read, so that the 
 `roboco usage` has no such limit.
 """
 
+import re
 import time
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query, Response
+from pydantic import BeforeValidator
 
 from roboco.client.operator.usage import UsageCollector, UsageSummary
 from roboco.client.operator.usage_formats import csv_lines, json_lines
@@ -32,6 +34,16 @@ _CONTENT_TYPES: Final = {"json": "application/json", "jsonl": "application/x-ndj
 ReportForm = Literal["json", "jsonl", "csv"]
 
 
+def _written(day: object) -> object:
+    """Return the day. Raise ValueError for a number, which pydantic takes for seconds."""
+    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", str(day)):
+        raise ValueError("must be YYYY-MM-DD")
+    return day
+
+
+Day = Annotated[date, BeforeValidator(_written)]
+
+
 @router.get(
     "/usage",
     response_model=UsageSummary,
@@ -42,8 +54,8 @@ async def report_usage(  # noqa: PLR0913 - one parameter for each condition
     gateway: TheGateway,
     caller: Caller,
     by: Annotated[str, Query(max_length=100, description=f"Some of {','.join(DIMENSIONS)}.")] = "team,model",
-    since: Annotated[date | None, Query(description="The first day in UTC; by default 29 days before today.")] = None,
-    until: Annotated[date | None, Query(description="The last day in UTC; by default today.")] = None,
+    since: Annotated[Day | None, Query(description="The first day in UTC; by default 29 days before today.")] = None,
+    until: Annotated[Day | None, Query(description="The last day in UTC; by default today.")] = None,
     tenant: Annotated[str | None, Query(max_length=32, description="A tenant, for a key of all tenants.")] = None,
     team: Annotated[list[ListedTeam] | None, Query(max_length=20, description="Names of teams.")] = None,
     all_tasks: Annotated[bool, Query(description="Also tasks that lists no longer show, for operators.")] = False,

@@ -1,14 +1,55 @@
 """Answers with a session, and the header of requests that names a tenant."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Header
 from fastapi.responses import JSONResponse
 
 from roboco.client.task import Task
+from roboco.domain.session.agent_session import AgentSessionStatus, agent_session
+from roboco.domain.session.session import ContinuationToken, Session
 from roboco.gateway.gateway import Gateway
+from roboco.gateway.roboto.changes import GivenToken, running_text, session_status, without_blank_turn
 from roboco.gateway.roboto.errors import enveloped
-from roboco.gateway.roboto.record import session_record
+from roboco.gateway.roboto.goals import goal_records
+
+VISIBILITY = "org"
+"""The callers that may read a session: all keys of its tenant."""
+
+
+def session_record(session: Session, continues: bool, team: str, shown: int | None = None) -> dict[str, Any]:
+    """Return the record with the first `shown` messages, or with all, and the token of a client that has these.
+
+    The client yields events of deltas alone. So the record of a new session holds the messages of its request, and
+    everything that the team has written meanwhile follows in deltas. Until then it is the team's turn.
+    """
+    at = ContinuationToken.parse(session.continuation_token)
+    token = GivenToken.after(at, running_text(session.messages))
+    messages = without_blank_turn(session.messages)
+    status = AgentSessionStatus.ROBOTO_TURN if session.more else session_status(session.status, continues)
+    if shown is not None:
+        more_follow = 0 < shown < len(session.messages) or session.more
+        status = AgentSessionStatus.ROBOTO_TURN if more_follow else status
+        token, messages = GivenToken(ContinuationToken(steps=shown)), messages[:shown]
+    record = agent_session(session.model_copy(update={"messages": messages}))
+    data = record.model_dump(mode="json", exclude={"goals"})
+    return data | {
+        "thread_id": session.task_id,
+        "created_by": created_by(session),
+        "created_from_agent_id": team,
+        "visibility": VISIBILITY,
+        "status": status,
+        "goals": goal_records(session.goals),
+        "continuation_token": str(token),
+    }
+
+
+def created_by(session: Session) -> str:
+    """Return the caller that has started or forked the session, or the author of its first message."""
+    first = session.messages[0] if session.messages else None
+    by = session.lineage.forked_by or (first.by if first is not None else None)
+    return by or (first.agent_name if first is not None else "user")
+
 
 MAX_SESSION_BYTES: Final = 4 * 1024 * 1024
 """Bytes of the steps of a session or delta, unless its first step alone has more. Deltas have the others."""

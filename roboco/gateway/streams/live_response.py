@@ -12,23 +12,61 @@ followers fall back to the log of the task. A large frame is sent in pieces.
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from contextvars import ContextVar
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from roboco.gateway.bodies.sent_parts import send_part
 from roboco.gateway.problem import Problem
-from roboco.gateway.streams.aborting import abort_quietly
 from roboco.gateway.streams.ending import Ending, StreamEnd, failed
 from roboco.gateway.streams.form import Form
 from roboco.gateway.streams.handover import hand_over
 from roboco.gateway.streams.open_streams import OpenStreams
+
+# A server copies each body that it is given, and keeps the copy until the client has read it. It lets the application
+# go on while its buffer is small: so at most one piece more waits there.
+MAX_SENT_BYTES: Final = 65_536
+"""Bytes that are sent at a time."""
+
+
+async def send_part(send: Send, data: bytes) -> None:
+    """Send a part of a body that goes on. Each piece is sent once the client has read enough of those before."""
+    if len(data) <= MAX_SENT_BYTES:
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+        return
+    for start in range(0, len(data), MAX_SENT_BYTES):
+        piece = data[start : start + MAX_SENT_BYTES]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+# uvicorn closes the connection of a response that is not complete, and logs an error, since it takes that for a mistake
+# of the application. Here it is none, so this process drops that one message.
+_MISTAKE: Final = "ASGI callable returned without completing response."
+_aborted: ContextVar[bool] = ContextVar("roboco_aborted", default=False)
+
+
+class _AbortedResponses(logging.Filter):
+    """Drops the message about a response that was aborted by `abort_quietly`."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.msg == _MISTAKE and _aborted.get())
+
+
+_FILTER: Final = _AbortedResponses()
+
+
+def abort_quietly() -> None:
+    """Mark the response of the running task as aborted. The application returns next, without more of the body."""
+    logging.getLogger("uvicorn.error").addFilter(_FILTER)  # a filter that is there already is not added again
+    _aborted.set(True)
+
 
 Streamed = TypeVar("Streamed")
 OnDisconnect = Callable[[], Awaitable[None]]

@@ -58,11 +58,11 @@ _PAGE: Final = {
     },
 }
 _STREAM: Final[dict[str, Any]] = {
-    "text/event-stream": {"schema": {"type": "string"}, "example": _EVENT},
+    "text/event-stream": {"schema": {}, "example": _EVENT},
     "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINE},
 }
 _STREAM_OF_TASKS: Final[dict[str, Any]] = {
-    "text/event-stream": {"schema": {"type": "string"}, "example": _EVENT_OF_TASKS},
+    "text/event-stream": {"schema": {}, "example": _EVENT_OF_TASKS},
     "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINE_OF_TASKS},
 }
 _ENDED: Final[dict[str, Any]] = {"description": "The task has ended, and the client has its last event."}

@@ -56,6 +56,10 @@ class OpenAIEmbedder:
     def _server(self) -> str:
         return self._base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
 
+    def query(self, text: str) -> "Vector | None":
+        """Return the vector of a query, as of any text."""
+        return self.vectors([text])[0]
+
     def vectors(self, texts: Sequence[str]) -> "list[Vector | None]":
         """Return a vector of length 1 for each text, None for one that the server refuses while it accepts another.
 

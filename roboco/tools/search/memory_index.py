@@ -46,6 +46,9 @@ class Embedder(Protocol):
     def model(self) -> str:
         """Return the model and its endpoint: vectors of different models cannot be compared."""
 
+    def query(self, text: str) -> "Vector | None":
+        """Return the vector of a query, as `vectors` does."""
+
     def vectors(self, texts: Sequence[str]) -> "list[Vector | None]":
         """Return a vector of length 1 for each text, None for one that the model does not accept.
 
@@ -162,7 +165,7 @@ class MemoryIndex:
         if self._embedder is None:
             return None, ""
         try:
-            [vector] = self._embedder.vectors([query])
+            vector = self._embedder.query(query)
         except TransientError as error:
             return None, f"ranked by words alone: {error}"
         return vector, "" if vector is not None else f"ranked by words alone: {self._embedder.model} refuses the query"

@@ -18,6 +18,10 @@ LAYOUT_VERSION = 2
 """The version of the tables. A file of another layout, or with other stemmers, is thrown away."""
 MAX_VECTORS = 50_000
 """Maximum number of passages with vectors; the oldest passages of a longer history are found by words alone."""
+_MIN_WEIGHT = 1 / 3
+"""The weight of a term that is looked up, relative to the rarest one's: of 10,000 passages, less than 5 % have it."""
+_FEW = 100
+"""Passages with a term that is looked up, whatever its weight."""
 _TABLES = (
     "CREATE TABLE layout (name TEXT)",
     "CREATE TABLE reached (seq INTEGER, digest TEXT)",
@@ -109,12 +113,16 @@ class SqliteIndex:
     def match(self, terms: Sequence[str], filters: SearchFilters, limit: int) -> dict[int, float]:
         """Return the best passages with any of the terms, and the share of the terms' weight that each has, by BM25.
 
-        A term weighs the more, the fewer passages have it: function words weigh little, in any language.
+        A term weighs the more, the fewer passages have it. Function words, in any language, are not looked up.
         """
         statement = _MATCH_QUERY if filters == SearchFilters() else _FILTERED_QUERY
-        values = {"terms": match_expression(terms), "most": limit, **filters.values}
         passages = self._newest_passage()
-        weight = sum(_weight(passages, self._having(term)) for term in terms)
+        having = {term: self._having(term) for term in terms}
+        weights = {term: _weight(passages, number) for term, number in having.items()}
+        least = _MIN_WEIGHT * max((weights[term] for term in terms if having[term]), default=0)
+        heavy = [term for term in terms if weights[term] >= least or having[term] <= _FEW]
+        values = {"terms": match_expression(heavy), "most": limit, **filters.values}
+        weight = sum(weights.values())
         return {number: score / weight for number, score in self._database.execute(statement, values)}
 
     def _having(self, term: str) -> int:

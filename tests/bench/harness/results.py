@@ -102,15 +102,6 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Series:
-    """A line of the plot of this name: its points, from the left to the right."""
-
-    plot: str
-    name: str
-    points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True)
 class Result:
     """The results of one bench, the most important figure first; `notes` are sentences beside the table."""
 
@@ -118,7 +109,6 @@ class Result:
     measurements: tuple[Measurement, ...]
     figures: tuple[Figure, ...]
     notes: tuple[str, ...] = ()
-    series: tuple[Series, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return the result as JSON."""
@@ -127,7 +117,6 @@ class Result:
             "measurements": [measurement.record() for measurement in self.measurements],
             "figures": [figure.record() for figure in self.figures],
             "notes": list(self.notes),
-            "series": [asdict(one) for one in self.series],
         }
 
 

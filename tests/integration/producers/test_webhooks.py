@@ -21,8 +21,7 @@ from roboco.domain.stream.item import StepFinal
 from roboco.errors import RetryLater, TransientError, UsageError
 from roboco.notifications import http_post as post
 from roboco.notifications.allowlist import allowed_address, check_webhook
-from roboco.notifications.circuit_breaker import FIRST_OPEN_SECONDS, CircuitBreaker
-from roboco.notifications.webhook import WebhookSender
+from roboco.notifications.webhook import FIRST_OPEN_SECONDS, CircuitBreaker, WebhookSender
 from roboco.notifications.webhook_signature import signature_headers
 from tests.support.servers.certificates import Certificates
 from tests.support.servers.hook_server import HookServer, status

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from roboco.cli.interactive.read_line import read_line
+from roboco.cli.interactive.user import read_line
 from roboco.cli.terminal.signals import Interrupted, raise_on_ctrl_c
 
 

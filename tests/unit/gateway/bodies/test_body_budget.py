@@ -8,9 +8,9 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from roboco.gateway.bodies.body_budget import MAX_HELD_OF_OWNER, PIECE_BYTES, BodyBudget, LargeBodies
-from roboco.gateway.bodies.sent_parts import MAX_SENT_BYTES, send_part
 from roboco.gateway.principal import ACCESS, ALL_SCOPES, Principal
 from roboco.gateway.problem import Problem
+from roboco.gateway.streams.live_response import MAX_SENT_BYTES, send_part
 
 BODY = b"x" * (3 * PIECE_BYTES + 1)
 

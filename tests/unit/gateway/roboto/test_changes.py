@@ -9,8 +9,8 @@ from roboto.ai.agent_session import AgentSession
 
 from roboco.client import session as sessions
 from roboco.errors import UsageError
+from roboco.gateway.roboto.answers import session_record
 from roboco.gateway.roboto.changes import RESTARTED, Changes, GivenToken, Reader, changes_since, drops_void_text
-from roboco.gateway.roboto.record import session_record
 from roboco.ports.model import Request
 from tests.support.gateway_roboto import client_view, polling_session, server_view
 from tests.support.memory_ports.journeys import JOURNEYS, member

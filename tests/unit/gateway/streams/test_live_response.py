@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from roboco.errors import CorruptHistory, TransientError
-from roboco.gateway.streams.aborting import abort_quietly
 from roboco.gateway.streams.ending import Ending
 from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents
-from roboco.gateway.streams.live_response import LiveResponse
+from roboco.gateway.streams.live_response import LiveResponse, abort_quietly
 from roboco.gateway.streams.open_streams import OpenStreams
 from tests.support.gateway_streams import AsgiConnection, Frame, frames_of
 

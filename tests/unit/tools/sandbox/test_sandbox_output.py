@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.tools.sandbox.output_buffer import OutputBuffer
+from roboco.tools.sandbox.supervisor import OutputBuffer
 
 
 @given(st.lists(st.text(max_size=20)), st.integers(2, 200))
