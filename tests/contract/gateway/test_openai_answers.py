@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.gateway_rest import DESK, LAB, RestWorld
+from tests.support.gateway_rest import DESK, LAB, RestWorld, rest_world
 from tests.support.memory_ports.model import says
 
 TOOL = {"name": "client_pick", "description": "Let the user pick."}
@@ -67,3 +67,11 @@ def test_a_used_key_adds_no_file_to_the_task_of_another_request(rest: RestWorld,
     body = {"model": "desk", "input": said, "background": True}
     assert rest.post("/openai/v1/responses", body, "desk", **key).status_code == 422
     assert rest.orchestrator.task(task_id).artifacts() == []
+
+
+def test_a_message_that_no_worker_applies_is_accepted_and_its_response_unavailable(tmp_path: Path) -> None:
+    with rest_world(tmp_path, call_timeout=1.0) as rest:
+        rest.run("acme:t", conversation=True)
+        body = {"model": "desk", "input": "more", "previous_response_id": "resp_t_0", "background": True}
+        answer = rest.post("/openai/v1/responses", body)
+        assert (answer.status_code, answer.headers["x-should-retry"]) == (503, "false")
