@@ -62,9 +62,10 @@ def drive(environments: Environments, clients: Sequence[Client], rows: Sequence[
 def table(driven: Sequence[Driven]) -> str:
     """Return the matrix as a table of Markdown, with the reasons of its gaps below."""
     reasons = list(dict.fromkeys(KNOWN.values()))
-    lines = [f"| client | release | {' | '.join(ROWS)} |", f"|---|---|{'---|' * len(ROWS)}"]
+    rows = [row for row in ROWS if any(row in one.outcomes for one in driven)]
+    lines = [f"| client | release | {' | '.join(rows)} |", f"|---|---|{'---|' * len(rows)}"]
     for one in driven:
-        cells = [_cell(one, row, reasons) for row in ROWS]
+        cells = [_cell(one, row, reasons) for row in rows]
         lines.append(f"| {one.client.name} | {one.version} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))]).rstrip() + "\n"
 
@@ -88,7 +89,7 @@ def _answer(request: Request) -> Reply:
 def _cell(one: Driven, row: str, reasons: list[str]) -> str:
     if (one.client.name, row) in KNOWN:
         return f"no ({reasons.index(KNOWN[one.client.name, row]) + 1})"
-    return {"ok": "yes", ABSENT: "–"}.get(one.outcomes.get(row, "?"), "**fails**")
+    return {"ok": "yes", ABSENT: "–"}.get(one.outcomes[row], "**fails**")
 
 
 def _drive(environments: Environments, gateway: GatewayProcess, client: Client, rows: Sequence[str]) -> Driven:
