@@ -129,9 +129,10 @@ def _killing(stack: Stack, clients: int) -> Iterator[str]:
 def table(driven: Sequence[Driven]) -> str:
     """Return the matrix as a table of Markdown, with the reasons of its gaps below."""
     reasons = list(dict.fromkeys(KNOWN.values()))
-    lines = [f"| client | release | {' | '.join(ROWS)} |", f"|---|---|{'---|' * len(ROWS)}"]
+    rows = [row for row in ROWS if any(row in one.outcomes for one in driven)]
+    lines = [f"| client | release | {' | '.join(rows)} |", f"|---|---|{'---|' * len(rows)}"]
     for one in driven:
-        cells = [_cell(one, row, reasons) for row in ROWS]
+        cells = [_cell(one, row, reasons) for row in rows]
         lines.append(f"| {one.client.name} | {one.version} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))]).rstrip() + "\n"
 

@@ -19,7 +19,7 @@ from roboco.lab.servers.gate import Gate, HeldRequest
 from roboco.lab.transcript import Transcript
 from roboco.local.process import Server
 from roboco.redis.scripts import Scripts
-from tests.support.journeys import FUNCTIONS, GRAPH, PARALLEL, StackJourney, answer, shape
+from tests.support.journeys import FORMED, FUNCTIONS, GRAPH, PARALLEL, StackJourney, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 
@@ -67,6 +67,7 @@ class Moment:
 
 
 AGENTS = (
+    Moment("in the middle of an answer in a form", FORMED, script="emit", nth=5),
     Moment("claimed", GRAPH, script="claim", answered=True),
     Moment("first token out", GRAPH, script="emit", answered=True),
     Moment("in the middle of a turn", GRAPH, script="emit", nth=4),
@@ -245,7 +246,7 @@ class Scenario:
         self._earlier_requests = len(stack.model.requests)
         self._held = moment.hold(victim.gate(moment)) if moment.needs_gate else None
         before = stack.count_tool_lines()
-        self.task: Task = stack.orchestrator.run(self._journey.team, self._journey.prompt)
+        self.task: Task = stack.orchestrator.run(self._journey.team, self._journey.prompt, **self._journey.options)
         if self._held is None:
             until(lambda: stack.count_tool_lines() >= before + moment.nth, OUTCOME_TIMEOUT, moment.name)
         else:

@@ -1,7 +1,8 @@
-"""Journeys of a stack: four teams, the scripted model's answers, and the histories that must result."""
+"""Journeys of a stack: five teams, the scripted model's answers, and the histories that must result."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from roboco import Task, TaskStep, Team, parse_team
@@ -22,6 +23,8 @@ class StackJourney:
     expected: HistoryShape
     sent: tuple[tuple[str, str | None], ...] = ()
     final_status: str = "completed"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The options of the submission."""
 
     def run_to_end(self, task: Task, timeout: float = 60) -> str:
         """Wait for the task, send the user's messages, and return its last status."""
@@ -77,6 +80,8 @@ def _content_of_result(result: Any) -> Any:
 def answer(request: Request) -> Reply:
     """Return the model's reply, a function of the request alone."""
     role = request.system.split()[0]
+    if "response_format" in request.body:
+        return Reply(text=json.dumps(PLACE, indent=1), interval=CHUNK_INTERVAL)
     return {
         "writer": _writer,
         "critic": _critic,
@@ -85,6 +90,18 @@ def answer(request: Request) -> Reply:
     }.get(role, _plain)(request)
 
 
+PLACE = {"city": "Bonn", "rivers": ["Rhine", "Sieg"], "degrees": 21}
+"""The answer in a form."""
+PLACE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "rivers": {"type": "array", "items": {"type": "string"}},
+        "degrees": {"type": "integer"},
+    },
+    "required": list(PLACE),
+    "additionalProperties": False,
+}
 CHUNK_INTERVAL = 0.005
 """Seconds between two chunks of a reply."""
 
@@ -265,6 +282,14 @@ PARALLEL = StackJourney(
         ("tool_executor", [{"result": "found step 1"}]),
         ("solver", ["The sums are 3 and 7."]),
     ],
+)
+
+FORMED = StackJourney(
+    "formed",
+    parse_team({"name": "formed", "agents": _agents("guide")}),
+    "Where is it?",
+    [("user", ["Where is it?"]), ("guide", [json.dumps(PLACE, indent=1)])],
+    options={"answer_form": {"schema": PLACE_SCHEMA}},
 )
 
 JOURNEYS = (GRAPH, SEQUENTIAL, MANUAL, PARALLEL)
