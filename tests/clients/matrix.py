@@ -100,14 +100,15 @@ def _gateway(folder: Path, teams: Path, lease_seconds: float) -> Iterator[Gatewa
 def _killing(stack: Stack, clients: int) -> Iterator[str]:
     """Yield an address. Once this number of clients has asked for it, the agents worker is killed, and they go on."""
 
-    def slowly(request: Request) -> Reply:
-        return replace(reply, interval=0.5) if (reply := _answer(request)).chunks else reply
+    def stuck(request: Request) -> Reply:
+        chunks = _answer(request).chunks or []
+        return Reply(chunks=["".join(chunks[:5]), *chunks[5:]], interval=KILL_SECONDS)
 
     def kill() -> None:
         stack.model.script(_answer)
         stack.restart("agents")
 
-    stack.model.script(slowly)
+    stack.model.script(stuck)
     barrier = threading.Barrier(clients, kill, timeout=KILL_SECONDS)
 
     class Handler(BaseHTTPRequestHandler):

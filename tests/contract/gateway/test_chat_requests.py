@@ -137,7 +137,7 @@ def call_task(
 @pytest.mark.parametrize(("caller", "detail"), [("other", "no task"), ("none", "lacks the scope")])
 def test_a_task_of_mcp_is_one_of_its_callers(rest: RestWorld, method: str, caller: str, detail: str) -> None:
     task_id = rest.run("acme:t", says("", ("ship", {})))
-    more = {"inputResponses": {}} if method == "tasks/update" else {}
+    more: dict[str, Any] = {"inputResponses": {}} if method == "tasks/update" else {}
     assert detail in call_task(rest, method, caller, taskId="t", **more)["error"]["message"]
     assert not rest.orchestrator.task(task_id).summary().status.ended
 
