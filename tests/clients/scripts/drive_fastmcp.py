@@ -32,7 +32,7 @@ async def _structured() -> None:
 
 async def _resume() -> None:
     """Cut the connection, and follow the task by another one."""
-    task = await call_tool_task(CLIENTS[0], "desk", {"prompt": "a long slow one"})
+    task = await call_tool_task(CLIENTS[0], "desk", {"prompt": "a brisk one"})
     async with Client(URL) as other:
         expect((await ToolTask(other, "desk", task.create_result).result()).data.text, LONG_TEXT)
 
