@@ -81,7 +81,8 @@ CLIENTS = (
         Client(name, "mcp", "drive_mcp.py", "mcp", {"MCP_MODE": mode, "MCP_NAME": name})
         for name, mode in (("mcp", "auto"), ("mcp 2025-11-25", "legacy"))
     ),
-    Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp[tasks]"),
+    Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp", {"MCP_NAME": "fastmcp"}),
+    Client("fastmcp-tasks", "fastmcp-tasks", "drive_fastmcp.py", "fastmcp[tasks]", {"MCP_NAME": "fastmcp-tasks"}),
     Client(CONFORMANCE, CONFORMANCE, "drive_conformance.mjs"),
     Client("roboto 0.45.0", "roboto", "drive_roboto.py", "roboto==0.45.0"),
     Client("roboto", "roboto", "drive_roboto.py", "roboto"),

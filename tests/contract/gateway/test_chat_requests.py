@@ -1,12 +1,13 @@
 """Requests of chats and of MCP clients that are hostile, or beyond the rights and limits of their caller."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from roboco.errors import TransientError
 from roboco.gateway.answers.ids import first_task_id
-from tests.support.gateway_rest import KEY, LAB, RestWorld
+from tests.support.gateway_rest import KEY, LAB, RestWorld, rest_world
 from tests.support.memory_ports.model import says
 
 UI = '{"id": "c", "messages": [{"role": "user", "id": %s, "parts": [{"type": "text", "text": "go"}]}], "tools": %s}'
@@ -165,3 +166,13 @@ def test_a_repeated_call_of_mcp_with_a_key_is_one_task(rest: RestWorld) -> None:
     assert begin("other", "k")["isError"]
     assert begin("go", "k" * 256)["isError"]
     assert begin("go", 7)["isError"]
+
+
+def test_a_client_of_mcp_without_a_token_finds_the_provider(tmp_path: Path) -> None:
+    issuer = "https://login.example"
+    with rest_world(tmp_path, oidc_issuer=issuer, oidc_audience="roboco") as rest:
+        refused = call_mcp(rest, "tools/list", caller="nobody")
+        address = refused.headers["www-authenticate"].removeprefix('Bearer resource_metadata="').removesuffix('"')
+        found = rest.get(address, caller="nobody").json()
+    assert (refused.status_code, found["authorization_servers"]) == (401, [issuer])
+    assert found["resource"] == address.replace("/.well-known/oauth-protected-resource", "")
