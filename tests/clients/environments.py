@@ -86,7 +86,8 @@ CLIENTS = (
         for name, binding in (("a2a-sdk", "JSONRPC"), ("a2a-sdk HTTP+JSON", "HTTP+JSON"))
     ),
     Client("@a2a-js/sdk", "@a2a-js/sdk", "drive_a2a.mjs"),
-    Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp[tasks]"),
+    Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp", {"MCP_NAME": "fastmcp"}),
+    Client("fastmcp-tasks", "fastmcp-tasks", "drive_fastmcp.py", "fastmcp[tasks]", {"MCP_NAME": "fastmcp-tasks"}),
     Client(CONFORMANCE, CONFORMANCE, "drive_conformance.mjs"),
     Client("roboto 0.45.0", "roboto", "drive_roboto.py", "roboto==0.45.0"),
     Client("roboto", "roboto", "drive_roboto.py", "roboto"),

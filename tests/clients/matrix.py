@@ -17,7 +17,7 @@ from tests.clients.conformance import conformance_answer, write_conformance_team
 from tests.clients.environments import Client, Environments
 from tests.clients.scripts.rows import SCHEMA
 from tests.support.documents import GUIDES
-from tests.support.gateway_openai import GatewayProcess, answer, openai_gateway, write_teams
+from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess, answer, openai_gateway, write_teams
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import LONG_LEASE, Stack, until
 
@@ -100,14 +100,14 @@ def _gateway(folder: Path, teams: Path, lease_seconds: float) -> Iterator[Gatewa
 def _killing(stack: Stack, clients: int) -> Iterator[str]:
     """Yield an address. Once this number of clients has asked for it, the agents worker is killed, and they go on."""
 
-    def slowly(request: Request) -> Reply:
-        return replace(reply, interval=0.5) if (reply := _answer(request)).chunks else reply
+    def stuck(_: Request) -> Reply:
+        return Reply(chunks=["".join(LONG_ANSWER[:5]), *LONG_ANSWER[5:]], interval=KILL_SECONDS)
 
     def kill() -> None:
         stack.model.script(_answer)
         stack.restart("agents")
 
-    stack.model.script(slowly)
+    stack.model.script(stuck)
     barrier = threading.Barrier(clients, kill, timeout=KILL_SECONDS)
 
     class Handler(BaseHTTPRequestHandler):
@@ -147,6 +147,8 @@ def _answer(request: Request) -> Reply:
     """Return the answer of the other tests, or JSON to a prompt that asks for it: in a call if it has a function."""
     if (reply := conformance_answer(request)) is not None:
         return reply
+    if "brisk" in request.last_user:
+        return Reply(chunks=LONG_ANSWER, interval=0.05)
     if "as JSON" not in request.last_user:
         return answer(request)
     place: dict[str, object] = {"city": "Bonn", "degrees": 21}

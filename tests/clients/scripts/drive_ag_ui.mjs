@@ -82,7 +82,7 @@ await drive({
     }
   },
   async resume() {
-    const agent = agentOf("desk", "a long slow one")
+    const agent = agentOf("desk", "a brisk one")
     const sent = agent.runAgent().catch(() => {})
     while (agent.messages.length < 2 || said(agent).length < 30) await sleep(20)
     agent.abortRun()

@@ -86,7 +86,7 @@ await drive({
   },
   async resume() {
     const chat = new Chat("desk")
-    const sent = chat.sendMessage({ text: "a long slow one" })
+    const sent = chat.sendMessage({ text: "a brisk one" })
     while (!chat.lastMessage || chat.lastMessage.role === "user" || chat.text.length < 30) await sleep(20)
     const page = new Chat("desk", { id: chat.id })
     page.messages = structuredClone(chat.messages)

@@ -64,10 +64,10 @@ await drive({
     await say("two")
     await shows(TWO)
     await settled()
-    await say("a long slow one")
+    await say("a brisk one")
     await shows("word 3,")
     await page.goto("about:blank")
-    await page.waitForTimeout(15_000) // the answer is complete before the page is there again
+    await page.waitForTimeout(6_000) // the answer is complete before the page is there again
     await page.goBack()
     await shows("word 59,")
     await settled()
@@ -84,7 +84,7 @@ await drive({
   },
   async resume() {
     await open("desk")
-    await say("a long slow one")
+    await say("a brisk one")
     await shows("word 3,")
     await page.reload()
     await shows("word 59,")

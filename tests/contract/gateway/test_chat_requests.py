@@ -1,6 +1,7 @@
 """Requests of chats and of MCP clients that are hostile, or beyond the rights and limits of their caller."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from roboco.gateway.answers.ids import first_task_id
 from roboco.gateway.openai.accepting import TurnRequest
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.turn import Turn
-from tests.support.gateway_rest import CALLERS, KEY, LAB, RestWorld
+from tests.support.gateway_rest import CALLERS, KEY, LAB, RestWorld, rest_world
 from tests.support.memory_ports.model import says
 
 UI = '{"id": "c", "messages": [{"role": "user", "id": %s, "parts": [{"type": "text", "text": "go"}]}], "tools": %s}'
@@ -170,7 +171,7 @@ def call_task(
 @pytest.mark.parametrize(("caller", "detail"), [("other", "no task"), ("none", "lacks the scope")])
 def test_a_task_of_mcp_is_one_of_its_callers(rest: RestWorld, method: str, caller: str, detail: str) -> None:
     task_id = rest.run("acme:t", says("", ("ship", {})))
-    more = {"inputResponses": {}} if method == "tasks/update" else {}
+    more: dict[str, Any] = {"inputResponses": {}} if method == "tasks/update" else {}
     assert detail in call_task(rest, method, caller, taskId="t", **more)["error"]["message"]
     assert not rest.orchestrator.task(task_id).summary().status.ended
 
@@ -198,3 +199,13 @@ def test_a_repeated_call_of_mcp_with_a_key_is_one_task(rest: RestWorld) -> None:
     assert begin("other", "k")["isError"]
     assert begin("go", "k" * 256)["isError"]
     assert begin("go", 7)["isError"]
+
+
+def test_a_client_of_mcp_without_a_token_finds_the_provider(tmp_path: Path) -> None:
+    issuer = "https://login.example"
+    with rest_world(tmp_path, oidc_issuer=issuer, oidc_audience="roboco") as rest:
+        refused = call_mcp(rest, "tools/list", caller="nobody")
+        address = refused.headers["www-authenticate"].removeprefix('Bearer resource_metadata="').removesuffix('"')
+        found = rest.get(address, caller="nobody").json()
+    assert (refused.status_code, found["authorization_servers"]) == (401, [issuer])
+    assert found["resource"] == address.replace("/.well-known/oauth-protected-resource", "")

@@ -125,3 +125,21 @@ def test_a_run_that_edits_the_arguments_of_a_call_approves_it_with_these(own_gat
         resume({"a": 3, "b": 4}, "aproved")
     seen = resume({"a": 3, "b": 4})
     assert [event["content"] for event in seen if event["type"] == "TOOL_CALL_RESULT"] == ["7"]
+
+
+def test_a_message_that_begins_a_branch_and_is_sent_again_counts_once(own_gateway: GatewayProcess) -> None:
+    def send(*texts: str) -> str:
+        """Send the last text after the answers to the others. Return the id of its answer's message."""
+        messages: list[dict[str, Any]] = []
+        for number, text in enumerate(texts):
+            said = {"id": f"{number}", "role": "user", "parts": [{"type": "text", "text": text}]}
+            seen = list(post(own_gateway, "/ai/desk", {"id": "branches", "messages": [*messages, said]}))
+            assert Page(seen).text.endswith(text), seen
+            [answered] = [event["messageId"] for event in seen if event["type"] == "start"]
+            messages += [said, {"id": answered, "role": "assistant", "parts": []}]
+        return str(answered)
+
+    first = send("a first one", "more")
+    for texts in (["an edited one"], ["a first one", "other"]):
+        branch = send(*texts)
+        assert (branch == first, send(*texts)) == (False, branch)
