@@ -74,7 +74,7 @@ class A2aWire:
             raise
 
     async def _send(self, request: Request, remote: RemoteTask, reading: "_Reading") -> None:
-        """Send the message, and read what comes. Without a stream, the answer is the task."""
+        """Send the message, and read the events. Without a stream, the answer is the task."""
         params = {"message": _message(request, remote)}
         try:
             try:
@@ -111,7 +111,7 @@ class A2aWire:
         reading: "_Reading",
         remote: RemoteTask | None = None,
     ) -> None:
-        """Send a request, and add its results. A cut is no error once the task is known: it is looked at again."""
+        """Send a request, and add its results. A cut is no error once the task is known: it is read again."""
         try:
             async with aclosing(self._events(request, method, params, reading)) as events:
                 async for event in events:
