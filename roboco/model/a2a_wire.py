@@ -26,7 +26,7 @@ from roboco.model.wire import Output
 from roboco.ports.model import RemoteTask, Request
 
 POLL_SECONDS: Final = (0.5, 1.0, 2.0, 5.0)
-"""Seconds between two looks at a task whose stream has ended, the last one for all further looks."""
+"""Seconds between two requests for a task whose stream has ended, the last one for all further ones."""
 CANCEL_TIMEOUT: Final = 10.0
 MAX_COMPARISONS: Final = 1000
 """The most times that the texts of a reply are compared, because events have replaced or repeated some."""
