@@ -26,7 +26,7 @@ from roboco.model.wire import Output
 from roboco.ports.model import RemoteTask, Request
 
 POLL_SECONDS: Final = (0.5, 1.0, 2.0, 5.0)
-"""Seconds between two looks at a task whose stream has ended, the last one for all further looks."""
+"""Seconds between two requests for a task whose stream has ended, the last one for all further ones."""
 CANCEL_TIMEOUT: Final = 10.0
 MAX_COMPARISONS: Final = 1000
 """The most times that the texts of a reply are compared, because events have replaced or repeated some."""
@@ -74,7 +74,7 @@ class A2aWire:
             raise
 
     async def _send(self, request: Request, remote: RemoteTask, reading: "_Reading") -> None:
-        """Send the message, and read what comes. Without a stream, the answer is the task."""
+        """Send the message, and read the events. Without a stream, the answer is the task."""
         params = {"message": _message(request, remote)}
         try:
             try:
@@ -111,7 +111,7 @@ class A2aWire:
         reading: "_Reading",
         remote: RemoteTask | None = None,
     ) -> None:
-        """Send a request, and add its results. A cut is no error once the task is known: it is looked at again."""
+        """Send a request, and add its results. A cut is no error once the task is known: it is read again."""
         try:
             async with aclosing(self._events(request, method, params, reading)) as events:
                 async for event in events:

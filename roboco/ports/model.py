@@ -18,7 +18,7 @@ class RemoteTask(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """True if the turn was interrupted or stopped, and not only this attempt at it."""
+        """True if the turn was interrupted or stopped: no other attempt continues."""
 
     def begin(self) -> str | None:
         """Return the task that an earlier attempt has begun, or None if this one alone may send the message.

@@ -6,27 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, Final
 
-from a2a.types import (
-    CancelTaskRequest,
-    GetTaskRequest,
-    ListTasksRequest,
-    ListTasksResponse,
-    Part,
-    PushNotificationNotSupportedError,
-    SendMessageRequest,
-    StreamResponse,
-    SubscribeToTaskRequest,
-    Task,
-    TaskNotCancelableError,
-    TaskNotFoundError,
-    TaskState,
-    TaskStatus,
-    UnsupportedOperationError,
-)
+from a2a import types as a2a
 from google.protobuf.json_format import MessageToDict
 
-from roboco.client.task import Task as OurTask
-from roboco.domain.status import TaskStatus as Status
+from roboco.client.task import Task
+from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.a2a import task_events as events
 from roboco.gateway.a2a.contexts import accept, context_of, first_task_of, own_begin
@@ -49,7 +33,7 @@ DEFAULT_PAGE: Final = 50
 MAX_PAGE: Final = 100
 MAX_WHOLE_PAGE: Final = 10
 """The most tasks of a page with artifacts or messages: the history of each is read."""
-REPORTED: Final = tuple(str(status) for status in Status if status.ended or status.waiting)
+REPORTED: Final = tuple(str(status) for status in TaskStatus if status.ended or status.waiting)
 
 
 @dataclass(frozen=True)
@@ -61,7 +45,7 @@ class TeamAgent:
     team: str
     base: str
 
-    async def send(self, params: SendMessageRequest) -> AcceptedTurn:
+    async def send(self, params: a2a.SendMessageRequest) -> AcceptedTurn:
         """Accept a message."""
         message, options = params.message, MessageToDict(params.message.metadata)
         if not message.message_id or not message.parts:
@@ -83,57 +67,57 @@ class TeamAgent:
         )
         return await accept(request, message, found)
 
-    def _notify(self, params: SendMessageRequest, found: OurTask | None) -> dict[str, Any]:
+    def _notify(self, params: a2a.SendMessageRequest, found: Task | None) -> dict[str, Any]:
         """Return the receiver that a first message names. Raise the error of A2A if it cannot be one."""
         if not params.configuration.HasField("task_push_notification_config"):
             return {}
         config = params.configuration.task_push_notification_config
         if found is not None or params.message.context_id or config.token:
-            raise PushNotificationNotSupportedError(
+            raise a2a.PushNotificationNotSupportedError(
                 "a webhook is named with the first message of a context, without contextId and token"
             )
         self.caller.require(Scope.NOTIFY)
         variable = config.authentication.credentials if config.HasField("authentication") else None
         return {"notify": [{"webhook": config.url, "secret_env": variable, "on": REPORTED}]}
 
-    async def get(self, params: GetTaskRequest) -> Task:
+    async def get(self, params: a2a.GetTaskRequest) -> a2a.Task:
         """Return a task with its artifacts."""
         length = params.history_length if params.HasField("history_length") else None
         return await self.whole(await self._task(params.id), length)
 
-    async def whole(self, task: OurTask, history: int | None) -> Task:
+    async def whole(self, task: Task, history: int | None) -> a2a.Task:
         """Return a task with its artifacts, and this number of its newest messages; None for all."""
         return await self.gateway.calls.histories.run(self._shown, task, history, True)
 
-    async def cancel(self, params: CancelTaskRequest) -> Task:
+    async def cancel(self, params: a2a.CancelTaskRequest) -> a2a.Task:
         """Stop a task. It is returned once its end is recorded, or after some seconds as it is."""
         self.caller.require(Scope.CONTROL)
         task = await self._task(params.id)
         status = (await self.gateway.calls.reads.run(task.summary)).status
-        if status.ended and status is not Status.CANCELLED:
-            raise TaskNotCancelableError(f"the task is {status}")
+        if status.ended and status is not TaskStatus.CANCELLED:
+            raise a2a.TaskNotCancelableError(f"the task is {status}")
         if not status.ended:
             await self.gateway.calls.controls.run(task.stop, "canceled by its client", by=self.caller.by)
             with suppress(TimeoutError):  # its end follows: the state says so
                 await task.aresult(self.gateway.settings.call_timeout / 2)
         return await self.whole(task, 0)
 
-    async def tasks(self, params: ListTasksRequest) -> ListTasksResponse:
+    async def tasks(self, params: a2a.ListTasksRequest) -> a2a.ListTasksResponse:
         """Return a page of tasks, the latest change of a status first; of a context, the newest first."""
         size = params.page_size if params.HasField("page_size") else DEFAULT_PAGE
         if not 0 < size <= MAX_PAGE:
             raise invalid(f"pageSize must be 1 to {MAX_PAGE}")
         size = min(size, MAX_WHOLE_PAGE) if params.include_artifacts or params.history_length else size
         found, token = await (self._of_context(params, size) if params.context_id else self._page(params, size))
-        page = ListTasksResponse(next_page_token=token, page_size=size, total_size=len(found))
+        page = a2a.ListTasksResponse(next_page_token=token, page_size=size, total_size=len(found))
         for task in found:
             whole = params.include_artifacts
             shown = await self.gateway.calls.histories.run(self._shown, task, params.history_length, whole)
-            if params.status in (TaskState.TASK_STATE_UNSPECIFIED, shown.status.state):
+            if params.status in (a2a.TaskState.TASK_STATE_UNSPECIFIED, shown.status.state):
                 page.tasks.append(shown)
         return page
 
-    async def _page(self, params: ListTasksRequest, size: int) -> tuple[list[OurTask], str]:
+    async def _page(self, params: a2a.ListTasksRequest, size: int) -> tuple[list[Task], str]:
         filters: dict[str, Any] = {"tenant": self.caller.tenant, "team": self.team}
         if params.HasField("status_timestamp_after"):
             filters["since"] = params.status_timestamp_after.ToDatetime(tzinfo=UTC)
@@ -144,25 +128,25 @@ class TeamAgent:
         ids = [one.task_id for one in page.entries if context_of(shown_task_id(self.caller, one.task_id))]
         return [await self.gateway.task(self.caller, one) for one in ids], page.cursor
 
-    async def _of_context(self, params: ListTasksRequest, size: int) -> tuple[list[OurTask], str]:
+    async def _of_context(self, params: a2a.ListTasksRequest, size: int) -> tuple[list[Task], str]:
         chat = await chat_of_task(self.gateway, self.caller, first_task_of(params.context_id))
         last = min(int(params.page_token), chat.tasks) if params.page_token.isdecimal() else chat.tasks
         numbers = range(last, max(0, last - size), -1)
         found = [await self._task(task_id_of_branch(chat.first, number)) for number in numbers]
         return found, str(last - size) if last > size else ""
 
-    async def subscribed(self, params: SubscribeToTaskRequest) -> AcceptedTurn:
+    async def subscribed(self, params: a2a.SubscribeToTaskRequest) -> AcceptedTurn:
         """Return a task from its begin. Raise UnsupportedOperationError if it has ended: it is read then."""
         task = await self._task(params.id)
         if (await self.gateway.calls.reads.run(task.summary)).status.ended:
-            raise UnsupportedOperationError("the task has ended: get it")
+            raise a2a.UnsupportedOperationError("the task has ended: get it")
         steps = await self.gateway.calls.histories.run(lambda: list(task.steps()))
         return AcceptedTurn(task, ResponseStart(own_begin(steps)))
 
-    async def events(self, accepted: AcceptedTurn) -> AsyncGenerator[StreamResponse, None]:
+    async def events(self, accepted: AcceptedTurn) -> AsyncGenerator[a2a.StreamResponse, None]:
         """Yield the task, and its events until it waits or has ended. Raise Problem if it goes on after that."""
-        task, shown = accepted.task, self._head(accepted.task, TaskState.TASK_STATE_WORKING)
-        yield StreamResponse(task=shown)
+        task, shown = accepted.task, self._head(accepted.task, a2a.TaskState.TASK_STATE_WORKING)
+        yield a2a.StreamResponse(task=shown)
         answer = AnswerStream(ResponseHead(shown.id, self.team), accepted.start)
         stream = events.TaskEvents(shown.id, shown.context_id, self._files(shown.id))
         async with aclosing(answer_parts(task, answer, accepted.cursor, self.gateway)) as parts:
@@ -170,31 +154,31 @@ class TeamAgent:
                 for event in stream.events(part):
                     yield event
         status = (await self.whole(task, 0)).status
-        if status.state in (TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_SUBMITTED):
+        if status.state in (a2a.TaskState.TASK_STATE_WORKING, a2a.TaskState.TASK_STATE_SUBMITTED):
             raise unavailable("the task goes on: subscribe to it")
         yield stream.status(status)
 
-    async def _task(self, task_id: str) -> OurTask:
+    async def _task(self, task_id: str) -> Task:
         """Return a task of this agent. Raise TaskNotFoundError if it is none of the caller, or another agent's."""
         if context_of(shown_task_id(self.caller, task_id)) is None:
-            raise TaskNotFoundError
+            raise a2a.TaskNotFoundError
         task = await self.gateway.task(self.caller, task_id)
         if (await self.gateway.calls.reads.run(task.stored_summary)).team != self.team:
-            raise TaskNotFoundError
+            raise a2a.TaskNotFoundError
         return task
 
     def _files(self, task_id: str) -> str:
         return f"{self.base}/v1/tasks/{task_id}/files"
 
-    def _head(self, task: OurTask, state: TaskState) -> Task:
+    def _head(self, task: Task, state: a2a.TaskState) -> a2a.Task:
         shown = shown_task_id(self.caller, task.task_id)
-        return Task(id=shown, context_id=context_of(shown) or "", status=TaskStatus(state=state))
+        return a2a.Task(id=shown, context_id=context_of(shown) or "", status=a2a.TaskStatus(state=state))
 
-    def _shown(self, task: OurTask, history: int | None, whole: bool) -> Task:
+    def _shown(self, task: Task, history: int | None, whole: bool) -> a2a.Task:
         """Return the task; `whole` with its artifacts, and the message of its status. It blocks."""
         summary = task.summary()
-        at_limit = summary.status is Status.PAUSED and task.pending_actions().at_limit()
-        state = TaskState.TASK_STATE_INPUT_REQUIRED if at_limit else events.STATES[summary.status]
+        at_limit = summary.status is TaskStatus.PAUSED and task.pending_actions().at_limit()
+        state = a2a.TaskState.TASK_STATE_INPUT_REQUIRED if at_limit else events.STATES[summary.status]
         shown = self._head(task, state)
         shown.status.timestamp.FromDatetime(summary.updated_at)
         if whole or history != 0:
@@ -209,9 +193,9 @@ class TeamAgent:
         return shown
 
 
-def _asked(task: OurTask, summary: TaskSummary, at_limit: bool) -> list[Part]:
+def _asked(task: Task, summary: TaskSummary, at_limit: bool) -> list[a2a.Part]:
     """Return what the status of a task says: why it has failed, or what it waits for."""
-    parts = [Part(text=summary.reason)] if summary.reason and (summary.status.ended or at_limit) else []
+    parts = [a2a.Part(text=summary.reason)] if summary.reason and (summary.status.ended or at_limit) else []
     if summary.status.waiting:
         pending = task.pending_actions()
         waits = {"approve": pending.unapproved(), "answer": pending.unanswered(), "resolve": pending.unknown()}

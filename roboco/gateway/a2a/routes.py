@@ -11,8 +11,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from a2a import types as a2a
 from a2a.utils.constants import PROTOCOL_VERSION_CURRENT, VERSION_HEADER
@@ -57,8 +56,7 @@ _ENDS: Final = (401, 403, 429)
 """Refusals whose status JSON-RPC keeps, as it keeps those of the server: clients and proxies act on them."""
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """An operation: its parameters, and its call. `streams` says that its answer is a stream."""
 
     params: type[Message]
@@ -66,12 +64,10 @@ class Method:
     streams: bool = False
 
 
-async def _no_push(_: TeamAgent, __: Message) -> Any:
+async def _not_served(_: TeamAgent, params: Message) -> Any:
+    if isinstance(params, a2a.GetExtendedAgentCardRequest):
+        raise a2a.ExtendedAgentCardNotConfiguredError
     raise a2a.PushNotificationNotSupportedError("name a webhook in the configuration of the first message")
-
-
-async def _no_card(_: TeamAgent, __: Message) -> Any:
-    raise a2a.ExtendedAgentCardNotConfiguredError
 
 
 METHODS: Final = {
@@ -81,11 +77,11 @@ METHODS: Final = {
     "ListTasks": Method(a2a.ListTasksRequest, TeamAgent.tasks),
     "CancelTask": Method(a2a.CancelTaskRequest, TeamAgent.cancel),
     "SubscribeToTask": Method(a2a.SubscribeToTaskRequest, TeamAgent.subscribed, streams=True),
-    "CreateTaskPushNotificationConfig": Method(a2a.TaskPushNotificationConfig, _no_push),
-    "GetTaskPushNotificationConfig": Method(a2a.GetTaskPushNotificationConfigRequest, _no_push),
-    "ListTaskPushNotificationConfigs": Method(a2a.ListTaskPushNotificationConfigsRequest, _no_push),
-    "DeleteTaskPushNotificationConfig": Method(a2a.DeleteTaskPushNotificationConfigRequest, _no_push),
-    "GetExtendedAgentCard": Method(a2a.GetExtendedAgentCardRequest, _no_card),
+    "CreateTaskPushNotificationConfig": Method(a2a.TaskPushNotificationConfig, _not_served),
+    "GetTaskPushNotificationConfig": Method(a2a.GetTaskPushNotificationConfigRequest, _not_served),
+    "ListTaskPushNotificationConfigs": Method(a2a.ListTaskPushNotificationConfigsRequest, _not_served),
+    "DeleteTaskPushNotificationConfig": Method(a2a.DeleteTaskPushNotificationConfigRequest, _not_served),
+    "GetExtendedAgentCard": Method(a2a.GetExtendedAgentCardRequest, _not_served),
 }
 _PUSH: Final = "/tasks/{id}/pushNotificationConfigs"
 PATHS: Final = (

@@ -10,17 +10,7 @@ has.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from a2a.types import (
-    Artifact,
-    Message,
-    Part,
-    Role,
-    StreamResponse,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from a2a import types as a2a
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
@@ -33,16 +23,16 @@ from roboco.gateway.answers import answer_stream as parts
 from roboco.gateway.openai.outputs import is_answer
 
 STATES: Final = {
-    Status.QUEUED: TaskState.TASK_STATE_SUBMITTED,
-    Status.RUNNING: TaskState.TASK_STATE_WORKING,
-    Status.PAUSED: TaskState.TASK_STATE_WORKING,
-    Status.USER_TURN: TaskState.TASK_STATE_INPUT_REQUIRED,
-    Status.CLIENT_TOOL_TURN: TaskState.TASK_STATE_INPUT_REQUIRED,
-    Status.APPROVAL: TaskState.TASK_STATE_INPUT_REQUIRED,
-    Status.COMPLETED: TaskState.TASK_STATE_COMPLETED,
-    Status.FAILED: TaskState.TASK_STATE_FAILED,
-    Status.GOALS_FAILED: TaskState.TASK_STATE_FAILED,
-    Status.CANCELLED: TaskState.TASK_STATE_CANCELED,
+    Status.QUEUED: a2a.TaskState.TASK_STATE_SUBMITTED,
+    Status.RUNNING: a2a.TaskState.TASK_STATE_WORKING,
+    Status.PAUSED: a2a.TaskState.TASK_STATE_WORKING,
+    Status.USER_TURN: a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
+    Status.CLIENT_TOOL_TURN: a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
+    Status.APPROVAL: a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
+    Status.COMPLETED: a2a.TaskState.TASK_STATE_COMPLETED,
+    Status.FAILED: a2a.TaskState.TASK_STATE_FAILED,
+    Status.GOALS_FAILED: a2a.TaskState.TASK_STATE_FAILED,
+    Status.CANCELLED: a2a.TaskState.TASK_STATE_CANCELED,
 }
 """The state by the status. A task that is paused at a limit requires input."""
 
@@ -57,7 +47,7 @@ class TaskEvents:
         self._begun: set[str] = set()
         """The turns whose artifact the client has."""
 
-    def events(self, part: parts.AnswerPart) -> Iterator[StreamResponse]:
+    def events(self, part: parts.AnswerPart) -> Iterator[a2a.StreamResponse]:
         """Yield the events of a part."""
         match part:
             case parts.AgentBegan():
@@ -77,20 +67,20 @@ class TaskEvents:
             case _:
                 yield from self._progress(part)
 
-    def status(self, status: TaskStatus) -> StreamResponse:
+    def status(self, status: a2a.TaskStatus) -> a2a.StreamResponse:
         """Return the event of a status."""
-        return StreamResponse(status_update=TaskStatusUpdateEvent(status=status, **self._ids))
+        return a2a.StreamResponse(status_update=a2a.TaskStatusUpdateEvent(status=status, **self._ids))
 
-    def _text(self, text: str, last_chunk: bool = False) -> StreamResponse:
+    def _text(self, text: str, last_chunk: bool = False) -> a2a.StreamResponse:
         step_id, append = self._turn.step_id, self._turn.step_id in self._begun
         self._begun.add(step_id)
         return self._artifact(text_artifact(step_id, self._turn.agent, text), append=append, last_chunk=last_chunk)
 
-    def _artifact(self, artifact: Artifact, append: bool = False, last_chunk: bool = False) -> StreamResponse:
-        update = TaskArtifactUpdateEvent(artifact=artifact, append=append, last_chunk=last_chunk, **self._ids)
-        return StreamResponse(artifact_update=update)
+    def _artifact(self, artifact: a2a.Artifact, append: bool = False, last_chunk: bool = False) -> a2a.StreamResponse:
+        update = a2a.TaskArtifactUpdateEvent(artifact=artifact, append=append, last_chunk=last_chunk, **self._ids)
+        return a2a.StreamResponse(artifact_update=update)
 
-    def _progress(self, part: parts.AnswerPart) -> Iterator[StreamResponse]:
+    def _progress(self, part: parts.AnswerPart) -> Iterator[a2a.StreamResponse]:
         match part:
             case parts.CallMade():
                 yield self._working(call=call_value(part.call))
@@ -108,16 +98,16 @@ class TaskEvents:
             case _:
                 pass
 
-    def _working(self, **values: Any) -> StreamResponse:
+    def _working(self, **values: Any) -> a2a.StreamResponse:
         """Return the status `working` with a value, as metadata: it is no message of the agents."""
-        update = TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.TASK_STATE_WORKING), **self._ids)
+        update = a2a.TaskStatusUpdateEvent(status=a2a.TaskStatus(state=a2a.TaskState.TASK_STATE_WORKING), **self._ids)
         ParseDict(values, update.metadata)
-        return StreamResponse(status_update=update)
+        return a2a.StreamResponse(status_update=update)
 
 
-def data_part(value: Any) -> Part:
+def data_part(value: Any) -> a2a.Part:
     """Return a part with any JSON."""
-    return Part(data=ParseDict(value, Value()), media_type="application/json")
+    return a2a.Part(data=ParseDict(value, Value()), media_type="application/json")
 
 
 def call_value(call: history.ToolCall) -> dict[str, Any]:
@@ -125,28 +115,28 @@ def call_value(call: history.ToolCall) -> dict[str, Any]:
     return {"callId": call.id, "tool": call.tool_name.removeprefix(CLIENT_PREFIX), "args": call.args}
 
 
-def message(message_id: str, sent: Iterable[Part], by_user: bool = False) -> Message:
+def message(message_id: str, sent: Iterable[a2a.Part], by_user: bool = False) -> a2a.Message:
     """Return a message."""
-    return Message(message_id=message_id, role=Role.ROLE_USER if by_user else Role.ROLE_AGENT, parts=sent)
+    return a2a.Message(message_id=message_id, role=a2a.Role.ROLE_USER if by_user else a2a.Role.ROLE_AGENT, parts=sent)
 
 
-def text_artifact(step_id: str, agent: str, text: str) -> Artifact:
+def text_artifact(step_id: str, agent: str, text: str) -> a2a.Artifact:
     """Return the text of a step."""
-    return Artifact(artifact_id=step_id, name=agent, parts=[Part(text=text)])
+    return a2a.Artifact(artifact_id=step_id, name=agent, parts=[a2a.Part(text=text)])
 
 
-def output_artifact(step_id: str, agent: str, value: Any) -> Artifact:
+def output_artifact(step_id: str, agent: str, value: Any) -> a2a.Artifact:
     """Return the typed output of a step."""
-    return Artifact(artifact_id=f"{step_id}-output", name=agent, parts=[data_part(value)])
+    return a2a.Artifact(artifact_id=f"{step_id}-output", name=agent, parts=[data_part(value)])
 
 
-def file_artifact(file: history.Artifact, files: str) -> Artifact:
+def file_artifact(file: history.Artifact, files: str) -> a2a.Artifact:
     """Return a file, by its address."""
-    part = Part(url=f"{files}/{file.name}", filename=file.name, media_type=file.mime_type)
-    return Artifact(artifact_id=file.name, name=file.name, parts=[part])
+    part = a2a.Part(url=f"{files}/{file.name}", filename=file.name, media_type=file.mime_type)
+    return a2a.Artifact(artifact_id=file.name, name=file.name, parts=[part])
 
 
-def artifacts_of(steps: Sequence[TaskStep], files: str) -> Iterator[Artifact]:
+def artifacts_of(steps: Sequence[TaskStep], files: str) -> Iterator[a2a.Artifact]:
     """Yield the artifacts of committed steps, in their order."""
     for step in steps:
         if is_answer(step):
@@ -158,7 +148,7 @@ def artifacts_of(steps: Sequence[TaskStep], files: str) -> Iterator[Artifact]:
             yield from (file_artifact(file, files) for file in step.artifacts)
 
 
-def messages_of(steps: Sequence[TaskStep]) -> list[Message]:
+def messages_of(steps: Sequence[TaskStep]) -> list[a2a.Message]:
     """Return the messages of the user. Those of the agents are artifacts."""
     said = (step for step in steps if step.agent_name == USER and step.text)
-    return [message(step.step_id, [Part(text=step.text)], by_user=True) for step in said]
+    return [message(step.step_id, [a2a.Part(text=step.text)], by_user=True) for step in said]
