@@ -1,5 +1,6 @@
 """A2A for callers of other tenants and teams, with fewer scopes, or without a key."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from tests.support.gateway_rest import RestWorld
 from tests.support.memory_ports.model import says
 
 TASK = "a2a_ctx"
-SAID = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go on"}]}}
+SAID: dict[str, Any] = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go on"}]}}
 REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("GetTask", {"id": "{}"}),
     ("CancelTask", {"id": "{}"}),
@@ -20,9 +21,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 
 def ask(rest: RestWorld, caller: str, method: str, params: dict[str, Any], task_id: str = "") -> Any:
     """Return the answer of JSON-RPC."""
-    named = {name: task_id if value == "{}" else value for name, value in params.items()}
-    if "message" in named:
-        named["message"] = {name: task_id if value == "{}" else value for name, value in named["message"].items()}
+    named = json.loads(json.dumps(params).replace("{}", task_id))
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": named}
     headers = {"authorization": caller, "A2A-Version": "1.0"}
     return rest.client.post("/a2a/desk", json=body, headers=headers)
