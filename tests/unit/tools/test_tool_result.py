@@ -202,25 +202,10 @@ def test_fields_that_are_not_serialized_are_not_counted(monkeypatch: pytest.Monk
     assert to_json(value, "t") == {"left": 1, "summed": 100, "more": [[]]}
 
 
-def test_root_models_do_not_count_as_levels() -> None:
-    tree = Tree([])
-    for _ in range(50):
-        tree = Tree([tree])
-    assert canonical_json(to_json(tree, "t")) == "[" * 51 + "]" * 51
-
-
 def test_a_field_without_a_value_is_named() -> None:
     for kind in (Visit, Stay):
         with pytest.raises(TypeError, match=rf"field '\w+' of a {kind.__name__} has no value; return"):
             to_json([object.__new__(kind)], "t")
-
-
-def test_an_object_with_a_wrong_length_is_converted() -> None:
-    class Long(dict[str, int]):
-        def __len__(self) -> int:
-            return 5
-
-    assert to_json(Long(a=1), "t") == {"a": 1}
 
 
 def test_shared_values_are_counted_at_each_occurrence(monkeypatch: pytest.MonkeyPatch) -> None:

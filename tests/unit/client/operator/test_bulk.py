@@ -192,14 +192,6 @@ def test_a_wrong_option_is_refused_before_anything_is_sent(
 
 
 @pytest.mark.parametrize(
-    "cursor", ["x", "1-a", "a.b.c", "9" * 500, "b.1.", ".1764363600000000.", "b.9999999999999999.\n"]
-)
-def test_a_cursor_that_is_none_is_refused(rest: RestWorld, cursor: str) -> None:
-    with pytest.raises(UsageError, match="is not one of a bulk control"):
-        bulk(rest).page(cursor)
-
-
-@pytest.mark.parametrize(
     ("control", "options"),
     [("interrupt", {}), ("step", {"status": "open"}), ("limits", {"limits": {"max_steps": 9}})],
 )
