@@ -514,13 +514,6 @@ BUGS = (
         "tests/unit/engine/coordinate/test_shop_task.py",
     ),
     Bug(
-        "a later listing replaces the first one",
-        "engine/record/tool_listings.py",
-        "    if engine.workspace.files.get(path) is not None:\n        return\n    team",
-        "    team",
-        "tests/unit/engine/test_listings.py",
-    ),
-    Bug(
         "a receiver hears statuses that it did not ask for",
         "engine/notifications.py",
         "if task.position.status in one.on]",
