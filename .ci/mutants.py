@@ -33,7 +33,6 @@ class Bug:
     tests: str
 
 
-EXPLORER = "tests/faults/test_explore.py::test_random_schedules_break_no_invariant"
 EVENTS = "tests/unit/engine/record/test_event_archive.py"
 LUA, DECISION, INTAKE = "redis/lua/", "domain/decision/", "engine/accept/"
 BUGS = (
@@ -231,7 +230,7 @@ BUGS = (
         "engine/run/commit_turn.py",
         "if stored.digest != step.digest:",
         "if False:",
-        f"tests/unit/engine/run {EXPLORER}",
+        "tests/unit/engine/run/test_turn.py",
     ),
     Bug(
         "no pass follows a commit that cannot continue",
@@ -386,7 +385,7 @@ BUGS = (
         "engine/coordinate/close_call.py",
         "if not needs_resolution(outcome):",
         "if True:",
-        "tests/unit/engine/coordinate tests/unit/engine/accept",
+        "tests/unit/engine/coordinate/test_shop_task.py",
     ),
     Bug(
         "a task is removed before its notifications are sent",
@@ -428,7 +427,7 @@ BUGS = (
         "engine/record/recover.py",
         "archived_epoch = 0 if before is None else before.epoch",
         "archived_epoch = 0",
-        "tests/unit/engine/test_closing.py",
+        "tests/unit/engine/record/test_recover.py",
     ),
     Bug(
         "a turn is restarted although its step is stored",
@@ -457,6 +456,146 @@ BUGS = (
         "until = 1 if task is None else task.position.seq + 1",
         "until = 1 if task is None else task.position.seq + 2",
         "tests/unit/engine/test_pause.py",
+    ),
+    Bug(
+        "a message that a guard refuses fails its task",
+        "domain/decision/input_guards.py",
+        'refused.get("failed") and guards',
+        'refused.get("failed") or guards',
+        "tests/unit/engine/coordinate/test_input_guards.py",
+    ),
+    Bug(
+        "a tool that guards is called as a team",
+        "domain/decision/input_guards.py",
+        "is_tool = team.tool(name) is not None",
+        "is_tool = team.tool(name) is None",
+        "tests/unit/engine/coordinate/test_input_guards.py",
+    ),
+    Bug(
+        "words that are no answer pass the guards",
+        "domain/decision/output_guards.py",
+        'if others or not text or metadata.get("interrupted"):',
+        'if others and not text or metadata.get("interrupted"):',
+        "tests/unit/engine/coordinate/test_output_guards.py",
+    ),
+    Bug(
+        "a turn emits after it was cancelled",
+        "engine/run/token_stream.py",
+        "            self._cancellation.request()\n        with self._changed:",
+        "            pass\n        with self._changed:",
+        "tests/unit/engine/run/test_token_stream.py",
+    ),
+    Bug(
+        "sub-tasks go on after a stop of their parent",
+        "engine/coordinate/delegate.py",
+        "    accept_item(engine, sub_task_id(task_id, call.id), item, enforce_capacity=False)\n",
+        "    return\n",
+        "tests/unit/engine/coordinate/test_map.py",
+    ),
+    Bug(
+        "an answer with a forged secret",
+        "engine/coordinate/task_answer.py",
+        "if sent is None or not hmac.compare_digest(sent.token.encode(), given.secret.encode()):",
+        "if sent is None:",
+        "tests/unit/engine/coordinate/test_shop_task.py",
+    ),
+    Bug(
+        "a sub-task is retried",
+        "engine/accept/retry_task.py",
+        "if (parent := parent_of(task_id, steps[0])) is not None:",
+        "if (parent := parent_of(task_id, steps[0])) is not None and False:",
+        "tests/unit/engine/accept/test_retry_task.py",
+    ),
+    Bug(
+        "a call that may not be sent stays open",
+        "engine/coordinate/shop_task.py",
+        "            close_call(engine, self._assignment, self._call, answered)\n            return engine",
+        "            return engine",
+        "tests/unit/engine/coordinate/test_shop_task.py",
+    ),
+    Bug(
+        "a receiver hears statuses that it did not ask for",
+        "engine/notifications.py",
+        "if task.position.status in one.on]",
+        "if task.position.status not in one.on]",
+        "tests/unit/engine/test_notifications.py",
+    ),
+    Bug(
+        "an undeliverable notification is no dead letter",
+        "engine/operate/notification_delivery.py",
+        "            _give_up(engine, name, _after_attempt(notice, target, now, reason), target)\n",
+        "            pass\n",
+        "tests/unit/engine/test_notifications.py",
+    ),
+    Bug(
+        "a settled notification stays due",
+        "engine/notifications.py",
+        "    engine.workspace.files.delete(notification_path(notice.task_id, name))\n",
+        "",
+        "tests/unit/engine/test_notifications.py",
+    ),
+    Bug(
+        "a callback that the operator does not allow",
+        "domain/notification.py",
+        'if "@" in task or wanted not in allowed:',
+        'if "@" in task:',
+        "tests/unit/domain/test_notification_callback.py",
+    ),
+    Bug(
+        "a task stays paused after an outage",
+        "engine/coordinate/outage.py",
+        "        accept_item(engine, task_id, item, enforce_capacity=False)\n    except UsageError as error:",
+        "        pass\n    except UsageError as error:",
+        "tests/unit/engine/coordinate/test_outage.py",
+    ),
+    Bug(
+        "a fork with another message under the same id",
+        "engine/accept/fork.py",
+        "if before != lineage.model_copy(update=first) or",
+        "if False or",
+        "tests/unit/engine/test_repeated_forks.py",
+    ),
+    Bug(
+        "an erased task is unknown",
+        "engine/summaries.py",
+        "return erased_error(self._files, task_id) or NotFound",
+        "return NotFound",
+        "tests/unit/engine/removal/test_erasure.py",
+    ),
+    Bug(
+        "the work does not hear of a request to cancel",
+        "engine/heartbeat.py",
+        "                work.on_cancel()\n",
+        "                pass\n",
+        "tests/unit/engine/test_heartbeat.py",
+    ),
+    Bug(
+        "a renewal without a thread is never tried again",
+        "engine/heartbeat.py",
+        '            self._end_renewal(server)\n            _log.exception("%d leases could',
+        '            _log.exception("%d leases could',
+        "tests/unit/engine/test_heartbeat.py",
+    ),
+    Bug(
+        "open tasks of long ago leave the index",
+        "engine/operate/rebuild_index.py",
+        "entry.status.ended and entry.updated_at < oldest",
+        "entry.status.ended or entry.updated_at < oldest",
+        "tests/unit/engine/operate/test_rebuild_index.py",
+    ),
+    Bug(
+        "padding evades an approval",
+        "domain/team/approval.py",
+        "return len(text) <= max_searched_chars(pattern) and not matches(pattern, text)",
+        "return not matches(pattern, text)",
+        "tests/unit/domain/team/test_approval.py",
+    ),
+    Bug(
+        "goals stay open although the task gave up",
+        "domain/session/goal.py",
+        "if declared or gave_up:",
+        "if declared:",
+        "tests/unit/domain/session/test_session.py",
     ),
 )
 

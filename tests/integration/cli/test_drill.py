@@ -92,6 +92,7 @@ def outcomes(found: dict[str, Any]) -> dict[str, str]:
     return {fault["name"]: fault["outcome"] for fault in found["faults"]}
 
 
+@pytest.mark.slow
 def test_a_drill_strikes_and_finds_all_promises_kept(tmp_path: Path, model: ModelServer) -> None:
     shop = Shop(tmp_path, SHOP, model.base_url)
     page = tmp_path / "report.html"
@@ -111,7 +112,7 @@ def test_a_drill_strikes_and_finds_all_promises_kept(tmp_path: Path, model: Mode
     assert "the user stops the task" in page.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_doubled_execution_breaks_a_promise(tmp_path: Path, model: ModelServer) -> None:
     found = Shop(tmp_path, SHOP + DOUBLING, model.base_url).result("--only=model-429", code=1)
     assert outcomes(found) == {"baseline": "broken", "model-429": "broken"}

@@ -88,6 +88,7 @@ def test_runs_are_compared_with_their_task_and_have_no_effect(desk: Desk) -> Non
     assert run_id.startswith("whatif-")
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_runs(desk: Desk) -> None:
     task = ended_task(desk)
     released, asked = threading.Event(), len(desk.stack.model.requests)

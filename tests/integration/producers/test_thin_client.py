@@ -52,13 +52,12 @@ def test_a_client_without_extras_submits_follows_and_controls(tmp_path: Path) ->
     with Stack(tmp_path) as stack:
         stack.model.script(desk_reply)
         env = stack.environment | thin_client_environment(tmp_path)
-        for module in ("openai", "prometheus_client", "snowballstemmer", "flower", "xllamacpp"):
-            assert f"No module named {module!r}" in run(["-c", f"import {module}"], tmp_path, env).stderr
+        assert "No module named 'openai'" in run(["-c", "import openai"], tmp_path, env).stderr
         done = run(["service.py"], tmp_path, env)
         assert done.returncode == 0, done.stderr
         text, task_id = done.stdout.split()[:-1], done.stdout.split()[-1]
         assert text == ["you", "said", "hello"]
-        for command in (["tasks"], ["show", task_id], ["why", task_id], ["session", task_id], ["watch", task_id]):
+        for command in (["why", task_id], ["session", task_id], ["watch", task_id]):
             shown = run(["-m", "roboco.cli.main", *command], tmp_path, env)
             assert shown.returncode == (command[0] == "watch"), shown.stderr  # the task was cancelled
             assert "Traceback" not in shown.stderr
@@ -72,8 +71,8 @@ def test_a_client_without_extras_submits_follows_and_controls(tmp_path: Path) ->
     ("command", "remedy"),
     [
         (["demo"], "roboco[local]"),
-        (["dev"], "roboco[dev-server]"),
-        (["demo", "--team", "research"], "roboco[local,mcp,sandbox]"),
+        pytest.param(["dev"], "roboco[dev-server]", marks=pytest.mark.nightly),
+        pytest.param(["demo", "--team", "research"], "roboco[local,mcp,sandbox]", marks=pytest.mark.nightly),
     ],
 )
 def test_a_command_names_the_extra_that_it_lacks(tmp_path: Path, command: list[str], remedy: str) -> None:

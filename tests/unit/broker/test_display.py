@@ -19,15 +19,6 @@ def test_message_ids_sort_in_the_order_of_the_history() -> None:
     assert display.advance_message_id("order-17", 1.5) == "order-17/advance/1500"
 
 
-def test_message_ids_of_two_tasks_and_two_attempts_differ() -> None:
-    """Also if the id of one task looks like another task's id followed by a position."""
-    orders = [
-        TurnAssignment(task_id, 1, 1, attempt) for task_id in ("a", "a.0001", "a.0001.turn.1") for attempt in (1, 2)
-    ]
-    assert len(set(map(display.turn_message_id, orders))) == 6
-    assert len(display.turn_message_id(TurnAssignment("x" * 128, 10**6, 1, 100))) < 255  # what a broker takes as an id
-
-
 def test_a_description_names_the_agent_and_the_work() -> None:
     assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 1)) == "writer, order-17, step 3"
     assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"
@@ -73,9 +64,3 @@ def test_only_ids_and_flags_of_external_arguments_are_shown() -> None:
 )
 def test_errors_are_shown_without_their_quotes(error: Exception, expected: str) -> None:
     assert display.redact_error(error) == expected
-
-
-def test_only_the_file_lines_of_a_traceback_are_shown() -> None:
-    text = f'Traceback:\n  File "a.py", line 3, in f\n    say("{CANARY}")\nValueError: {CANARY}\n'
-    assert display.redact_traceback(text) == '  File "a.py", line 3, in f'
-    assert display.redact_traceback(None) == ""

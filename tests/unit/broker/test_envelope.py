@@ -72,22 +72,6 @@ def test_a_malformed_message_is_refused(case: str) -> None:
     assert time.thread_time() - start < 5
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {},
-        {"properties": properties(priority=None, body_encoding=None), "body": '[["x"], {}, {}]'},
-        {"properties": {"delivery_tag": "a"}, "body": "[[], {}, {}]"},
-        {"content-encoding": "UTF-8"},
-        {"headers": headers(eta="2026-01-01T00:00:00", expires="2026-01-01T00:00:00+00:00", group="g", note="ü")},
-        {"headers": headers(traceparent="00-1", stamped_headers=["a"], stamps={"a": ["b"]}, compression="")},
-    ],
-    ids=["celery's", "without base64", "of another language", "upper case", "with times", "with stamps"],
-)
-def test_a_good_message_passes(changed: dict[str, Any]) -> None:
-    assert refusal_of(raw(message() | changed)) is None
-
-
 def test_the_routing_key_of_a_message_is_the_queue_it_was_read_from() -> None:
     """Otherwise a worker would return it to a queue to which its sender may not write."""
     lying = properties(delivery_info={"exchange": "x", "routing_key": "shop.pay", "redelivered": True})

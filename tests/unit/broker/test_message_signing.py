@@ -70,13 +70,6 @@ def test_the_first_key_signs_and_every_key_verifies() -> None:
     assert KEYS.signature_error(headers, BODY) is not None
 
 
-def test_without_keys_messages_are_neither_signed_nor_refused() -> None:
-    headers: dict[str, Any] = dict(HEADERS)
-    SigningKeys(()).sign(headers, BODY)
-    assert headers == HEADERS
-    assert SigningKeys(()).signature_error(headers, BODY) is None
-
-
 def test_the_keys_appear_in_no_text() -> None:
     assert "kkk" not in repr(KEYS) + str(KEYS) + json.dumps({"keys": KEYS}, default=repr)
 

@@ -16,14 +16,6 @@ TOOL = {"name": "parse", "task": "docs.parse", "queue": "parsing", "description"
 
 @pytest.mark.parametrize(
     ("task", "queue", "entry"),
-    [("docs.parse", "parsing", "docs.parse@parsing"), ("a", "celery", "a"), ("a", "celery", "a@celery")],
-)
-def test_an_entry_allows_one_celery_task_in_one_queue(task: str, queue: str, entry: str) -> None:
-    check_task(TaskTool(name="t", task=task, queue=queue, description="x"), (entry,))
-
-
-@pytest.mark.parametrize(
-    ("task", "queue", "entry"),
     [("docs.parse", "other", "docs.parse@parsing"), ("a", "parsing", "a"), ("b", "celery", "a")],
 )
 def test_another_celery_task_or_queue_is_forbidden(task: str, queue: str, entry: str) -> None:

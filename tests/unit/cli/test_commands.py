@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from roboco import InvalidTeam, UsageError
-from roboco.cli.commands.demo import shipped_team
 from roboco.cli.commands.schema import team_file_schema
 from roboco.cli.doctor.machine import check_model
 from roboco.cli.main import commands
@@ -43,12 +42,6 @@ def test_help_lists_every_command() -> None:
     for name in commands.commands:
         assert f"\n  {name}" in result.output
         assert "..." not in call(name, "--help").output.partition("Options:")[0].replace("[ARGS]...", "")
-
-
-def test_demo_team_is_small() -> None:
-    team = shipped_team("demo")
-    assert [agent.name for agent in team.agents] == ["writer", "critic"]
-    assert sum(len(agent.prompt) for agent in team.agents) < 4 * 500
 
 
 def test_validate_reports_all_mistakes(tmp_path: Path) -> None:

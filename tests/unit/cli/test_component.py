@@ -8,7 +8,6 @@ import pytest
 from roboco.cli.stack import component as module
 from roboco.cli.stack.celery_process import kill
 from roboco.cli.stack.component import Component
-from roboco.errors import TransientError
 from roboco.local.process import Server, start_server
 
 
@@ -49,13 +48,3 @@ def test_readiness_is_reported_once_for_each_start(tmp_path: Path) -> None:
         assert not component.became_ready()
     assert (tmp_path / "component.log").read_text().count("ready") == 2
     kill(component.server)
-
-
-def test_a_failed_start_is_delayed(tmp_path: Path) -> None:
-    def fail_to_start() -> Server:
-        raise TransientError("no port")
-
-    component = Component("component", tmp_path / "component.log", fail_to_start)
-    with pytest.raises(TransientError):
-        component.start()
-    assert component.schedule_restart() == 0.5

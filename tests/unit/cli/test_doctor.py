@@ -1,6 +1,5 @@
 """Checks of `roboco doctor` that need no server."""
 
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +7,8 @@ import pytest
 
 from roboco import Settings
 from roboco.allowlist import Allowlist
-from roboco.cli.doctor import machine
 from roboco.cli.doctor.check import CheckResult
-from roboco.cli.doctor.machine import check_limits, check_meaning, check_sandbox
+from roboco.cli.doctor.machine import check_sandbox
 from roboco.cli.doctor.models import check_models
 from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.doctor.workspace import deletes_old_objects
@@ -86,22 +84,6 @@ def test_models_are_asked_by_the_rules_of_the_agents_workers(
     [check] = check_models([Team.model_validate(declared)], allowed)
     assert check.state == state
     assert found in check.found
-
-
-def test_too_few_open_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4096))
-    assert states_of(check_limits(100)) == {"open files": "warn", "sqlite": "ok"}
-    assert states_of(check_limits(10)) == {"open files": "ok", "sqlite": "ok"}
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert states_of(check_limits(1000)) == {"open files": "ok", "sqlite": "ok"}
-
-
-def test_a_search_without_the_packages_of_meaning_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_meaning(None) == CheckResult("memory", "ok", "by words and by the model of roboco[memory]", "")
-    assert check_meaning("m@http://e/v1").found == "by words and by m@http://e/v1"
-    monkeypatch.setattr(machine, "missing_packages", lambda extra: ["numpy"])
-    check = check_meaning(None)
-    assert (check.state, check.found) == ("warn", "memory_search finds words alone, without numpy")
 
 
 def test_a_machine_without_a_sandbox_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,17 +84,6 @@ def test_arguments_that_a_user_changed_are_shown() -> None:
     assert text.splitlines()[1:] == ["   ← add · 5 ms · 4", '   a person approved add with: {"a": 2}']
 
 
-def test_a_wait_shows_its_reason() -> None:
-    reasons = ("a person must approve: add (tc_1)", "the client must run: client_show (tc_1)", "paused by the user")
-    waits = zip(("approval", "client_tool_turn", "paused"), reasons, strict=True)
-    text = show_items(*(event("status", status=status, reason=reason) for status, reason in waits))
-    assert text.splitlines() == [
-        "   approval: a person must approve: add (tc_1)",
-        "   client_tool_turn: the client must run: client_show (tc_1)",
-        "   paused: paused by the user",
-    ]
-
-
 def test_control_characters_of_items_do_not_reach_the_terminal() -> None:
     hostile = "\x1b]0;title\x07[bold]\x1b[2Jx"
     items = [

@@ -8,20 +8,6 @@ import pytest
 
 from roboco.cli.main import commands
 
-NAMES = commands.list_commands(click.Context(commands))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_command_has_the_name_and_help_of_the_list(name: str) -> None:
-    context = click.Context(commands)
-    command = commands.get_command(context, name)
-    assert command is not None
-    assert command.name == name
-    formatter = click.HelpFormatter(width=400)
-    commands.format_commands(context, formatter)
-    lines = [line.split(maxsplit=1) for line in formatter.getvalue().splitlines() if line.startswith("  ")]
-    assert (command.help or "").replace("\n", " ").startswith(dict(lines)[name])
-
 
 def test_help_imports_no_command() -> None:
     program = (

@@ -106,17 +106,6 @@ def test_ids_are_shortened_and_words_are_not(width: int) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_a_wide_view_shows_everything() -> None:
-    text = "\n".join(render(SNAPSHOT, 200, None))
-    assert "2 dead letters" in text
-    assert "100 followers" in text
-    assert "290 of 300" in text
-    assert "12000 of 200000" in text
-    assert "roboco.agents            17    42 s        1" in text
-    assert text.count("newsroom") == 50
-    assert "writer waits 12 s for the rate limit of model gpt" in text
-
-
 def test_a_worker_that_is_lost_or_drains_consumes_nothing() -> None:
     assert [SNAPSHOT.consumers(name) for name in QUEUES] == [0, 1, 0]
     record = SNAPSHOT.record()

@@ -1,15 +1,11 @@
 """`by`, the identity of a caller: where the history, the session, the story and the stream of a task show it."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from roboco.client.task_control import TaskControl
-from roboco.domain.inbox.item import Pause, Stop, UserMessage, parse_item
 from roboco.domain.recorded.explain import explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
@@ -144,18 +140,3 @@ def test_identity_that_is_no_short_printable_text_is_refused(by: Any) -> None:
     with pytest.raises(UsageError, match="by: "):
         control(world).pause(by=by)
     assert not world.pending_item_ids()
-
-
-NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
-
-
-@given(by=st.one_of(st.none(), st.text(min_size=1, max_size=200).filter(str.isprintable)))
-def test_item_keeps_its_caller_and_leaves_out_none(by: str | None) -> None:
-    for item in (
-        UserMessage(item_id="i", created_at=NOON, text="x", by=by),
-        Stop(item_id="i", created_at=NOON, by=by),
-        Pause(item_id="i", created_at=NOON, by=by),
-    ):
-        line = item.model_dump_json()
-        assert parse_item(line) == item
-        assert ('"by"' in line) is (by is not None)

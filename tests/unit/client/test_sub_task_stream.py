@@ -100,20 +100,6 @@ def data_of(items: list[StreamItem], task_id: str) -> list[ItemData]:
     return [item.data for item in items if item.task_id == task_id]
 
 
-def test_each_item_has_its_task_and_the_rest_of_a_sub_task_precedes_its_result() -> None:
-    tasks = family()
-    items = follow(tasks)
-    for task_id, recorded in tasks.items():
-        assert data_of(items, task_id) == [item.data for item in recorded.items]
-    for number, child in enumerate(list(tasks)[1:]):
-        last = max(place for place, item in enumerate(items) if item.task_id == child)
-        [result] = [
-            p for p, i in enumerate(items) if i.type == "tool_result_part" and i.data.part.tool_result.result == number
-        ]
-        assert last < result
-    assert items[0].data_json.startswith('{"task_id":"task_1","data":{"type":"step_final"')
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
 def test_a_follower_that_resumes_after_every_few_items_misses_and_repeats_none(size: int) -> None:
     tasks = family()

@@ -7,7 +7,7 @@ import pytest
 
 from roboco.client import task_list
 from roboco.client.options import TaskFilterOptions
-from roboco.client.task_list import check_limit, iterate, task_filter
+from roboco.client.task_list import iterate, task_filter
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
@@ -86,9 +86,3 @@ def test_the_options_become_a_filter() -> None:
 def test_a_wrong_option_raises_a_usage_error(options: TaskFilterOptions, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         task_filter(None, options)
-
-
-@pytest.mark.parametrize("limit", [0, 1001, -1])
-def test_a_page_has_a_bounded_size(limit: int) -> None:
-    with pytest.raises(UsageError, match="a page has 1 to 1000 tasks"):
-        check_limit(limit)

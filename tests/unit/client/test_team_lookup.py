@@ -1,13 +1,11 @@
 """team_lookup: the team that a caller names."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from roboco.client.team_lookup import resolve_sent_team, resolve_team
-from roboco.domain.team.team import Team
 from roboco.errors import InvalidTeam, UsageError
 from roboco.settings import Settings
 
@@ -17,16 +15,6 @@ def write_team(folder: Path, name: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"name": "desk", "description": name, "agents": [{"name": "x", "prompt": "y"}]}))
     return path
-
-
-@pytest.mark.parametrize("resolve", [resolve_team, resolve_sent_team])
-@pytest.mark.parametrize(("name", "file"), [("a", "a.yaml"), ("b", "b.yml"), ("c", "c.json"), ("d", "d/team.yaml")])
-def test_a_name_is_resolved_in_the_folder_of_teams(
-    resolve: Callable[[Settings, str], Team], tmp_path: Path, name: str, file: str
-) -> None:
-    write_team(tmp_path, file)
-    write_team(tmp_path, "notes.txt")
-    assert resolve(Settings(teams_dir=tmp_path), name).description == file
 
 
 @pytest.mark.parametrize("name", ["e", "notes", "../a", "a.yaml", "", "d/team", "/etc"])

@@ -80,9 +80,3 @@ def test_an_event_that_may_end_the_wait_causes_one_read(kind: str | None) -> Non
 
 def test_an_ended_task_is_read_until_its_workspace_is_complete() -> None:
     assert wait_at_rest(ScriptedFollower(None, "event_task_end"), *[RUNNING] * 7, DONE) == (DONE, 8)
-
-
-def test_the_wait_for_a_running_task_ends_in_time() -> None:
-    assert wait_at_rest(ScriptedFollower(), RUNNING, seconds=0.0) == (None, 0)
-    assert wait_at_rest(ScriptedFollower(None, "event_step_end"), RUNNING, seconds=0.05)[0] is None
-    assert wait_at_rest(ScriptedFollower(None, "event_task_end"), RUNNING, seconds=0.05)[0] is None

@@ -170,29 +170,8 @@ def _keywords(schema: dict[str, Any]) -> list[str]:
     return [*schema, *(word for one in inner for word in _keywords(one))]
 
 
-def test_long_descriptions_are_truncated() -> None:
-    assert (
-        len(describe_tools((tool(closed_object(a=TEXT | {"description": "y" * 9000}), description="x" * 9000),))) < 1100
-    )
-
-
 def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
-
-
-def test_turns_alternate_strictly() -> None:
-    """A single system message is followed by turns, of which the first is the user's."""
-    given = ("system", "system", "assistant", "assistant", "user", "system", "user", "assistant", "tool", "user")
-    messages = tuple(message(role, f"{n}", tool_call_id="none") for n, role in enumerate(given))
-    turns = [(turn["role"], turn["content"]) for turn in plain_messages(messages)]
-    assert turns == [
-        ("system", "0\n\n1"),
-        ("user", "Go on."),
-        ("assistant", "2\n\n3"),
-        ("user", "4\n\n5\n\n6"),
-        ("assistant", "7"),
-        ("user", "[a tool answered] 8\n\n9"),
-    ]
 
 
 @given(

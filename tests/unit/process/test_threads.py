@@ -24,22 +24,6 @@ class NumberedCall:
         return number
 
 
-def test_a_call_that_started_earlier_is_not_shared() -> None:
-    async def main() -> None:
-        threads, call = ThreadPool(4), NumberedCall()
-        first = asyncio.create_task(threads.run_shared("a", call))
-        await asyncio.to_thread(until, lambda: call.started, 10, "the first call has started")
-        later = [asyncio.create_task(threads.run_shared("a", call)) for _ in range(5)]
-        other = asyncio.create_task(threads.run_shared("b", lambda: 7))
-        assert await other == 7
-        call.release.set()
-        assert await first == 1
-        assert await asyncio.gather(*later) == [2] * 5
-        assert threads._shared_calls == {}
-
-    asyncio.run(asyncio.wait_for(main(), 60))
-
-
 def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     async def main() -> None:
         threads, call = ThreadPool(4), NumberedCall()

@@ -10,18 +10,9 @@ import redis
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError
 from roboco.redis.client import TIMEOUT, connect, connect_for_renewals
-from roboco.redis.cluster import is_cluster, node_urls
 from roboco.redis.scripts import translating_errors
-from roboco.settings import Settings
 
 CLUSTER_URL = "rediss+cluster://user:p%40ss@one:7000,two:7001,three/?ssl_ca_certs=/ca.pem"
-
-
-def test_a_cluster_url_names_several_nodes_and_one_user() -> None:
-    assert is_cluster(CLUSTER_URL)
-    assert Settings(redis_url=CLUSTER_URL, broker_url="amqp://host").redis_url == CLUSTER_URL
-    addresses = ("one:7000", "two:7001", "three:6379")
-    assert node_urls(CLUSTER_URL) == [f"rediss://user:p%40ss@{address}/?ssl_ca_certs=/ca.pem" for address in addresses]
 
 
 def test_a_displayed_cluster_url_contains_no_secret() -> None:

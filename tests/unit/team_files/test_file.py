@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
+from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.domain.team.validation import MAX_TEAM_CHARS
-from roboco.engine.frozen_teams import serialize_team
 from roboco.errors import InvalidTeam, UsageError
 from roboco.team_files.file import load_team, parse_team
 from roboco.templates import rendering
@@ -43,15 +42,6 @@ def mistakes_in(path: Path) -> tuple[str, ...]:
 
 def write_team_of(folder: Path, **agent: Any) -> Path:
     return write_file(folder, "team.json", json.dumps({"name": "desk", "agents": [{"name": "one"} | agent]}))
-
-
-@pytest.mark.parametrize("name", ["team.yaml", "team.yml"])
-def test_a_yaml_file_is_read_with_its_prompt_file(tmp_path: Path, name: str) -> None:
-    write_file(tmp_path, "prompts/writer.md", "Write, {{ agent.name }}. Grüße\n")
-    team = load_team(write_file(tmp_path, name, TEAM_YAML))
-    assert team.agent("writer").prompt == "Write, {{ agent.name }}. Grüße\n"
-    assert team.agent("critic").prompt == "Review {{ task.prompt }}"
-    assert "prompt_file" not in team.model_dump_json()
 
 
 @pytest.mark.parametrize("name", ["team.toml", "team", "team.yaml.bak"])
@@ -205,20 +195,9 @@ def test_a_team_without_a_file_may_not_name_prompt_files() -> None:
     assert parse_team({"name": "desk", "agents": [{"name": "one", "prompt": "hi"}]}).name == "desk"
 
 
-HELPERS_YAML = "name: helpers\nagents: [{name: helper, prompt_file: help.md}]\n"
 LEAD_YAML = (
     "name: lead\nagents: [{name: boss, prompt: lead, delegates: [helpers]}]\nteams: {helpers: sub/helpers.yaml}\n"
 )
-
-
-def test_a_team_includes_the_teams_of_other_files(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/helpers.yaml").write_text(HELPERS_YAML)
-    (tmp_path / "sub/help.md").write_text("You help.")
-    (tmp_path / "lead.yaml").write_text(LEAD_YAML)
-    team = load_team(tmp_path / "lead.yaml")
-    assert team.teams["helpers"].agents[0].prompt == "You help."
-    assert Team.model_validate_json(serialize_team(team)) == team
 
 
 def test_a_team_that_includes_itself_is_refused(tmp_path: Path) -> None:

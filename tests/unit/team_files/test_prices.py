@@ -62,13 +62,6 @@ def test_cached_tokens_and_the_lowest_tier_have_their_prices() -> None:
     assert (priced.price_in, priced.price_cached_in, priced.price_cache_write) == (3.0, 0.3, 3.75)
 
 
-def test_prices_of_the_profile_are_kept() -> None:
-    own = auto("unheard-of", price_in=1.0, price_out=2.0)
-    assert priced_profile(own) is own
-    plain = ModelProfile(model="gpt-4o")
-    assert priced_profile(plain) is plain
-
-
 def test_unknown_models_are_mistakes_of_the_team_with_their_places_and_the_remedy(tmp_path: Path) -> None:
     unknown = {"model": "unheard-of", "price": "auto"}
     inner = {**team_of({**unknown, "base_url": "https://models.example.com/v1"}), "description": "d"}

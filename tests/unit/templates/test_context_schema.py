@@ -3,12 +3,8 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from roboco.errors import UsageError
 from roboco.templates.context_schema import context_schema
-from roboco.templates.templates import JinjaPrompts
 
 
 @pytest.mark.parametrize(
@@ -37,15 +33,3 @@ def test_nested_uses_of_several_templates_are_merged() -> None:
     schema = context_schema(["{{ context.user.name }}", "{{ context.user.email | default('') }}"])
     user = {"type": "object", "properties": {"name": {}, "email": {}}, "required": ["name"]}
     assert schema == {"type": "object", "properties": {"user": user}, "required": ["user"]}
-
-
-@given(st.permutations(["a", "b", "c"]))
-def test_a_context_with_all_required_values_renders(names: list[str]) -> None:
-    template = "".join(f"{{{{ context.{name} }}}}" for name in names) + "{{ context.d | default('') }}"
-    schema = context_schema([template])
-    context = dict.fromkeys(schema["required"], "x")
-    assert JinjaPrompts().render(template, {"context": context}) == "xxx"
-    for name in schema["required"]:
-        smaller = {key: value for key, value in context.items() if key != name}
-        with pytest.raises(UsageError):
-            JinjaPrompts().render(template, {"context": smaller})

@@ -48,19 +48,6 @@ def test_missing_context_names_the_remedy(template: str, remedy: str) -> None:
 @pytest.mark.parametrize(
     "template",
     [
-        "{{ task.audience }}",
-        "{{ team.agents[9] }}",
-    ],
-)
-def test_missing_attribute_elsewhere_names_the_filter(template: str) -> None:
-    context = {"a": {"b": {"c": {"d": {"e": {}}}}}, "user": {"name": "Ada"}}
-    with pytest.raises(UsageError, match="'is defined' asks, and the filter 'default' replaces it"):
-        JinjaPrompts().render(template, VARIABLES | {"context": context})
-
-
-@pytest.mark.parametrize(
-    "template",
-    [
         "{{ ''.__class__ }}",
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
         "{{ context.__class__.__init__.__globals__ }}",

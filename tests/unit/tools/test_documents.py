@@ -108,15 +108,6 @@ def test_artifact_read_gives_the_text_of_a_document(name: str, write: Callable[[
 
 
 @needs_sandbox
-def test_artifact_read_of_a_document_returns_parts() -> None:
-    data = pdf(*(f"page number {number}" for number in range(3)))
-    whole = read("report.pdf", data).result.result["text"]
-    parts = [read("report.pdf", data, offset=offset, limit=20).result.result for offset in range(0, len(whole), 20)]
-    assert "".join(part["text"] for part in parts) == whole
-    assert [part["more"] for part in parts] == [True] * (len(parts) - 1) + [False]
-
-
-@needs_sandbox
 def test_artifact_read_parses_a_document_once_for_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = list[str]()
     run = Sandbox.run

@@ -1,7 +1,6 @@
 """@tool: Python functions as tools, their schema, and calls with a model's arguments."""
 
 from collections.abc import Callable
-from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -19,12 +18,6 @@ class Place(BaseModel):
 
     city: str
     zip_code: int = 0
-
-
-class Shade(Enum):
-    """A colour."""
-
-    RED = "red"
 
 
 def call(function: Callable[..., Any], **args: Any) -> Any:
@@ -97,14 +90,6 @@ def test_a_function_that_cannot_be_a_tool_is_refused_when_it_is_used(
         describe_function(tool(function))
 
 
-def test_arguments_are_converted_to_the_types_of_the_hints() -> None:
-    def show(place: Place, colour: Shade, count: int = 3, *, flag: bool = False) -> list[object]:
-        """Show."""
-        return [type(place).__name__, place.zip_code, colour.name, count, flag]
-
-    assert call(show, place={"city": "x", "zip_code": "8001"}, colour="red") == ["Place", 8001, "RED", 3, False]
-
-
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
@@ -123,16 +108,6 @@ def test_the_error_for_unfit_arguments_names_each_argument(args: dict[str, Any],
     with pytest.raises(UsageError, match=expected.replace("(", r"\(").replace(")", r"\)")) as raised:
         call(add, **args)
     assert str(raised.value).endswith("; parameters are: a, b")
-
-
-def test_the_context_is_passed_in_and_absent_from_the_schema() -> None:
-    def who(context: ToolContext) -> str:
-        """Who."""
-        return context.idempotency_key
-
-    assert call(who) == "t1/tc_1"
-    with pytest.raises(UsageError, match="parameters are: none"):
-        call(who, context={"task_id": "other"})
 
 
 @pytest.mark.parametrize(

@@ -102,10 +102,12 @@ def test_an_owner_does_not_see_and_cannot_forget_the_entries_of_another_one(desk
     assert len(desk.memory.entries) == 1
 
 
-def test_a_memory_is_bounded_in_entries_bytes_and_forgotten_ids(desk: Desk) -> None:
-    for number in range(MAX_ENTRIES):
+def test_a_memory_is_bounded_in_entries_bytes_and_forgotten_ids(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roboco.domain.memory.MAX_ENTRIES", MAX_ENTRIES // 5)
+    monkeypatch.setattr("roboco.domain.memory.MAX_FORGOTTEN", MAX_FORGOTTEN // 5)
+    for number in range(MAX_ENTRIES // 5):
         desk.call("remember", f"tc_{number}", text="x")
-    with pytest.raises(UsageError, match="the memory is full: it has 500 entries"):
+    with pytest.raises(UsageError, match="the memory is full: it has 100 entries"):
         desk.call("remember", "tc_more", text="x")
     desk.call("remember", "tc_0", text="x")  # it has this one
     change_memory(desk.files, PATH, lambda memory: memory.without(lambda _: True))
@@ -116,9 +118,9 @@ def test_a_memory_is_bounded_in_entries_bytes_and_forgotten_ids(desk: Desk) -> N
     assert len(desk.files.held[PATH]) < MAX_MEMORY_BYTES + 50 * MAX_FORGOTTEN
     for number in range(3):
         change_memory(desk.files, PATH, lambda memory: memory.without(lambda _: True))
-        for other in range(MAX_ENTRIES):
+        for other in range(MAX_ENTRIES // 5):
             desk.call("remember", f"tc_{number}_{other}", text="x")
-    assert len(desk.memory.forgotten) == MAX_FORGOTTEN
+    assert len(desk.memory.forgotten) == MAX_FORGOTTEN // 5
     with pytest.raises(UsageError, match="text"):
         desk.call("remember", "tc_x", text="x" * (MAX_ENTRY_CHARS + 1))
 

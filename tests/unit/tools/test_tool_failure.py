@@ -1,19 +1,16 @@
 """The exceptions of tools as lines for the log and for `roboco show`: bounded, printable, without secrets."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from roboco.telemetry.redaction import Redactor
 from roboco.tools.tool_failure import (
-    MAX_CHAIN_LENGTH,
     MAX_MASKED_TEXTS,
     MAX_TEXT_CHARS,
     error_text,
     failure_lines,
     mask_arguments,
-    result_text,
 )
 
 SECRET_VALUE = "canary-of-the-shop"
@@ -43,14 +40,6 @@ def test_last_frames_are_kept_with_their_source() -> None:
     assert [line.partition(", line ")[0] for line in found[0:3:2]] == [f'File "{__file__}"'] * 2
     assert found[2].endswith(", in fall")
     assert found[1:] == ("    fall(left - 1)", found[2], "    raise error from cause", "ValueError: no such order")
-
-
-def test_causes_are_shown_before_their_consequences() -> None:
-    error: Exception = KeyError("o-0")
-    for number in range(1, 10):
-        error = raised(ValueError(f"o-{number}"), cause=error)
-    texts = [line for line in lines(error) if line.startswith(("ValueError", "KeyError"))]
-    assert texts == [f"ValueError: o-{number}" for number in range(10 - MAX_CHAIN_LENGTH, 10)]
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000_000, "a\nERROR forged\r\x1b[31m\u202e\ud800", "\0" * 5000])
@@ -95,22 +84,6 @@ def test_text_of_an_exception_is_not_logged_if_the_call_has_too_many_texts() -> 
     assert text.startswith("ValueError: (its text is not logged, ")
     assert frames
     assert failure_lines(error, 5, str)[-1] == "ValueError: note 0, note 100"
-
-
-def test_exceptions_of_a_group_are_shown() -> None:
-    async def work() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(fail())
-
-    async def fail() -> None:
-        raise KeyError("o-1")
-
-    with pytest.raises(ExceptionGroup) as caught:
-        asyncio.run(work())
-    texts = [line for line in lines(caught.value) if "Error: " in line or "Group: " in line]
-    assert texts == ["KeyError: 'o-1'", "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)"]
-    assert '    raise KeyError("o-1")' in lines(caught.value)
-    assert result_text(caught.value) == f"{texts[1]}; {texts[0]}"
 
 
 @pytest.mark.parametrize("flaw", [RuntimeError, SystemExit, KeyboardInterrupt])

@@ -55,10 +55,3 @@ def test_the_signal_of_a_supervisor_during_a_drain_is_the_first_one(
 def test_a_drain_without_time_hands_the_work_over_at_once(deadline: DrainDeadline) -> None:
     deadline.ask(0)
     assert deadline.is_shutdown_due()
-
-
-def test_a_forked_process_sees_the_deadline(deadline: DrainDeadline) -> None:
-    deadline.ask(0)
-    if (child := os.fork()) == 0:
-        os._exit(0 if deadline.is_shutdown_due() else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

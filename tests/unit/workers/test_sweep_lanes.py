@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-import pytest
-
 from roboco.domain.shard import SHARDS
 from roboco.engine.operate.fill import FillStep
 from roboco.errors import TransientError
@@ -69,25 +67,6 @@ def threads_of(lanes: SweepLanes, shards: Shards, hanging: int) -> Iterator[Thre
             assert shards.hanging.acquire(timeout=TIMEOUT)
         yield pool
         shards.released.set()
-
-
-@pytest.mark.parametrize("first_shard", [0, 9])
-def test_shards_are_swept_in_turn(first_shard: int) -> None:
-    shards = Shards(3)
-    lanes_of(shards, Clock(), first_shard).run()
-    turn = [(first_shard + offset) % SHARDS for offset in range(SHARDS)]
-    assert shards.swept == 4 * turn, "the last sweep of a shard finds nothing"
-
-
-def test_a_shard_without_due_entries_rests_for_an_interval() -> None:
-    shards, clock = Shards(), Clock()
-    lanes = lanes_of(shards, clock)
-    lanes.run()
-    lanes.run()
-    assert len(shards.swept) == SHARDS
-    clock.now += INTERVAL
-    lanes.run()
-    assert len(shards.swept) == 2 * SHARDS
 
 
 def test_a_hanging_task_delays_no_other_task() -> None:

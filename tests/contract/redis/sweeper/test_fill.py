@@ -14,7 +14,7 @@ from roboco.redis.schedule import FILL_TTL
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
 
-LONG_CLAIM, SHORT_CLAIM = 60.0, 0.03
+LONG_CLAIM = 60.0
 FIRST = FillPosition(FillKind.REFILL, FillPhase.OPEN)
 SECOND = FillPosition(FillKind.REFILL, FillPhase.OPEN, "a|b, c", frozenset(range(SHARDS)), frozenset({0, 15}))
 LAST = FillPosition(FillKind.REFILL, FillPhase.DONE, shards=frozenset({3}))

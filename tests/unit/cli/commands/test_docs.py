@@ -23,13 +23,6 @@ def test_list_has_every_guide_with_its_subject() -> None:
     assert "tokens, cost, steps and time" in next(line for line in printed if line.startswith("limits"))
 
 
-def test_pipe_gets_markdown_without_the_comments_for_tests() -> None:
-    printed = CliRunner().invoke(docs, "streaming").output
-    assert printed.startswith("# Streaming\n")
-    assert "<!--" not in printed
-    assert "```python\nfrom roboco import Orchestrator\n" in printed
-
-
 def test_terminal_gets_a_formatted_page(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = TerminalBuffer()
     monkeypatch.setattr(sys, "stdout", screen)

@@ -6,38 +6,7 @@ from collections.abc import Iterator, Sequence
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
 
-A, B, C = (CheckResult(name, "ok", "found") for name in "abc")
-
-
-def test_groups_run_at_the_same_time_and_keep_their_order() -> None:
-    met = threading.Barrier(2, timeout=30)
-
-    def first() -> Iterator[CheckResult]:
-        yield A
-        met.wait()
-        yield B
-
-    def second() -> Iterator[CheckResult]:
-        met.wait()
-        yield C
-
-    assert list(run_parallel([CheckGroup("first", first), CheckGroup("second", second)], 60)) == [A, B, C]
-
-
-def test_a_group_may_run_in_the_thread_of_the_caller() -> None:
-    ran: list[threading.Thread] = []
-
-    def record_thread() -> list[CheckResult]:
-        ran.append(threading.current_thread())
-        return [A]
-
-    assert list(
-        run_parallel([CheckGroup("here", record_thread, in_caller_thread=True), CheckGroup("there", record_thread)], 60)
-    ) == [
-        A,
-        A,
-    ]
-    assert ran.count(threading.current_thread()) == 1
+A, B = (CheckResult(name, "ok", "found") for name in "ab")
 
 
 def test_a_group_that_hangs_fails_at_the_timeout_and_hides_no_other() -> None:

@@ -18,7 +18,6 @@ from roboco.domain.stream.item import ItemData, stream_item
 from tests.unit.cli.live_items import STARTED_AT, event
 
 RUNNING = event("status", status="running", reason="")
-WAITS = event("status", status="user_turn", reason="")
 MESSAGE = event("user_message", step_id="step_1", text="go on")
 ENDED = event("task_end", status="completed", reason="")
 
@@ -108,13 +107,6 @@ def _signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def test_the_user_is_not_asked_about_a_past_wait() -> None:
-    task = ScriptedTask(WAITS, MESSAGE, RUNNING, WAITS, RUNNING, ENDED, status=TaskStatus.COMPLETED)
-    user = ScriptedUser(task)
-    conversation(task, ShownItems(), user=user).follow()
-    assert user.questions == []
-
-
 @pytest.mark.usefixtures("_signals")
 def test_ctrl_c_lets_the_user_interject() -> None:
     task = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(MESSAGE, ENDED))
@@ -122,24 +114,6 @@ def test_ctrl_c_lets_the_user_interject() -> None:
     assert conversation(task, shown, user=user).follow() is TaskStatus.COMPLETED
     assert user.questions == ["interject"]
     assert [item.data for item in shown] == [RUNNING, MESSAGE, ENDED]
-
-
-@pytest.mark.usefixtures("_signals")
-def test_ctrl_c_without_a_message_continues() -> None:
-    task = ScriptedTask(RUNNING, MESSAGE, ENDED, status=TaskStatus.RUNNING)
-    user = ScriptedUser(task)
-    assert conversation(task, ShownItems(pressed=1), user=user).follow() is TaskStatus.COMPLETED
-    assert user.questions == ["interject"]
-    assert task.sent == []
-
-
-@pytest.mark.usefixtures("_signals")
-@pytest.mark.parametrize("has_user", [True, False])
-def test_ctrl_c_without_a_terminal_ends_the_conversation(has_user: bool) -> None:
-    task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
-    user = ScriptedUser(task, interjects=False) if has_user else None
-    with pytest.raises(Interrupted):
-        conversation(task, ShownItems(pressed=1), user=user).follow()
 
 
 def test_stop_shows_the_remaining_items() -> None:

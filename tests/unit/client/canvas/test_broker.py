@@ -10,18 +10,6 @@ SHOP = "amqp://shop:secret@rabbit:5672//"
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        Settings(broker_url="amqp://roboco:other@rabbit//"),
-        Settings(callback_broker_url=SHOP),
-        Settings(redis_url="redis://h/0", callback_broker_url="amqp://rabbit"),
-    ],
-)
-def test_broker_that_roboco_knows_is_no_mistake(settings: Settings) -> None:
-    assert broker_mistake(Celery(broker=SHOP, set_as_current=False), settings) == ""
-
-
-@pytest.mark.parametrize(
     ("settings", "sends_to"),
     [
         (Settings(redis_url="redis://:hidden@h/0"), "redis://***@h/0"),

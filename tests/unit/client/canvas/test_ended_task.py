@@ -23,6 +23,7 @@ from tests.faults.enumerated import INJECTIONS, FaultedCall
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
+from tests.support.selection import PARTS, in_parts
 
 
 @dataclass
@@ -182,12 +183,13 @@ UNSAFE_MOMENTS = {
 """A worker dies, or stalls for a lease, after its last read of the marker and before it has created the marker."""
 
 
+@in_parts
 @pytest.mark.parametrize("kind", INJECTIONS)
 @pytest.mark.parametrize(
     ("journey", "sent"), [(GRAPH, 2), pytest.param(FAILING, 1, marks=pytest.mark.slow)], ids=["completed", "failed"]
 )
-def test_a_canvas_continues_once_after_a_failure_at_any_call(journey: Journey, sent: int, kind: str) -> None:
-    at, reached, unsafe = 1, True, 0
+def test_a_canvas_continues_once_after_a_failure_at_any_call(journey: Journey, sent: int, kind: str, part: int) -> None:
+    at, reached, unsafe = 1 + part, True, 0
     while reached:
         made, place = _run_with_failure(journey, kind, at)
         reached = place is not None
@@ -199,7 +201,7 @@ def test_a_canvas_continues_once_after_a_failure_at_any_call(journey: Journey, s
         else:
             assert len(ids) == len(set(ids)) == sent, where
         assert made.state() == ("SUCCESS" if journey is GRAPH else "FAILURE"), where
-        at += 1
+        at += PARTS
     assert at > 20
     assert unsafe <= 1
 

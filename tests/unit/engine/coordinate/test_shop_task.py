@@ -73,6 +73,7 @@ def test_a_person_resolves_a_call_without_an_answer_and_a_late_answer_resolves_i
 def test_a_failure_with_an_unknown_effect_goes_to_a_person() -> None:
     world = ShopWorld(({"file": "a", "fails": True},), on_unknown="ask").begin().run()
     assert world.status() is TaskStatus.APPROVAL
+    assert "event_tool_unknown" in [event["type"] for event in world.published()]
 
 
 def test_the_first_answer_counts() -> None:

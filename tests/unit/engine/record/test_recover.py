@@ -1,7 +1,9 @@
 """recover: the state of a task in the task store is rebuilt from the workspace."""
 
+import json
 from typing import Any
 
+from roboco.domain.paths import summary_path
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.task_store import MemoryTaskStore
 from tests.support.memory_ports.watch import make_call
@@ -30,3 +32,18 @@ def test_recovery_restores_the_inbox_before_the_task() -> None:
     world.sweep()
     world.watch = make_call
     assert found == [("item1",)]
+
+
+def test_a_rebuilt_task_has_a_later_epoch_than_the_lost_one_although_the_clock_was_set_back() -> None:
+    world = World(world_parts(lambda request: says("done")))
+    world.submit(team_of(agents=[{"name": "a", "prompt": "p"}], collaboration_model={"type": "manual"}))
+    world.settle()
+    record = json.loads(world.files.held[summary_path(TASK)])
+    lost = record["epoch"] = record["epoch"] + 3_600_000  # Redis' clock was ahead by an hour
+    world.files.held[summary_path(TASK)] = json.dumps(record).encode()
+    world.server.wipe()
+    world.send("more", "item1")
+    world.drain()
+    task = world.engine.tasks.task_store.load(TASK, 1)
+    assert task is not None
+    assert task.position.epoch > lost

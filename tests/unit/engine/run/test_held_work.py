@@ -80,6 +80,14 @@ def test_a_reply_that_is_complete_is_committed_and_not_handed_over() -> None:
     assert "event_turn_restart" not in [event["type"] for event in world.published()]
 
 
+def test_work_that_ends_is_not_taken() -> None:
+    world = world_with_turn()
+    assert run_turn(world.engine, take(world).assignment) is TurnOutcome.COMMITTED
+    world.host.shutdown_due = True
+    world.engine.process.held_work.check()
+    assert (world.host.interrupts, world.host.kills) == (0, 0)
+
+
 class InterruptedCallError(Exception):
     """The exception with which a pool interrupts a call."""
 

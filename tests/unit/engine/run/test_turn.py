@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.history.part import TextPart
+from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.run.reply import InvalidArguments, parse_arguments
@@ -153,6 +155,26 @@ def test_a_turn_delivered_twice_runs_once() -> None:
     world.settle()
     assert len(world.given.model.requests) == 1
     assert [step.agent_name for step in world.history()] == ["user", "one"]
+
+
+def test_a_step_that_another_worker_has_written_first_counts() -> None:
+    world = world_of(lambda request: says("mine"))
+    world.submit(ONE_AGENT)
+    others: list[TaskStep] = []
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "histories.append" and call.args[1].seq == 1 and not others:
+            task_id, step = call.args
+            others.append(step.model_copy(update={"parts": (TextPart(text="theirs"),)}).sealed(step.prev_digest))
+            world.histories.append(task_id, others[0])
+        return call()
+
+    world.watch = watch
+    world.settle()
+    task = world.engine.tasks.task_store.load(TASK, 10)
+    assert task is not None
+    assert list(task.steps.tail) == world.history()
+    assert world.history()[1] == others[0]
 
 
 def test_a_late_worker_stops_at_its_next_token() -> None:

@@ -8,7 +8,6 @@ from roboco import Team, UsageError, parse_team
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer
 from roboco.domain.team.tool_listing import ListedTool
 from roboco.lab.drill.drilled_team import Replacement, check_real_tools, model_addresses
-from roboco.lab.drill.stand_ins import function_name
 from roboco.lab.drill.weaknesses import find_weaknesses
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.listing import ListedTools
@@ -40,17 +39,6 @@ def replaced(team: Team = TEAM, *, real: frozenset[str] = frozenset(), listed: b
     return replacement.apply(team), replacement
 
 
-def test_functions_and_servers_become_stand_ins() -> None:
-    team, done = replaced()
-    assert team.mcp_servers == {}
-    assert [one.tool for one in done.stand_ins] == ["pay", "lib_look"]
-    assert [spec.implementation for spec in team.tools] == [function_name(0), function_name(1)]
-    assert team.agent("clerk").tools == ("pay", "lib_look", "artifact_read")
-    assert team.agent("boss").tools == ("lib_look",)
-    assert [spec.effect for spec in team.tools] == ["irreversible", "pure"]
-    assert "MCP server 'other' is not listed, so the drill leaves it out" in done.notes[0]
-
-
 def test_prompts_stay_and_models_are_the_drills() -> None:
     team, _ = replaced()
     assert [agent.prompt for agent in team.agents] == [agent.prompt for agent in TEAM.agents]
@@ -60,15 +48,6 @@ def test_prompts_stay_and_models_are_the_drills() -> None:
     assert profile.api_key_env is None
     assert profile.requests_per_minute is None
     assert parse_team(team.model_dump(mode="json")) == team
-
-
-def test_real_servers_and_tools_stay() -> None:
-    team, done = replaced(real=frozenset({"pay", "mcp:lib"}))
-    assert list(team.mcp_servers) == ["lib"]
-    assert [(one.tool, one.real) for one in done.stand_ins] == [("pay", True)]
-    assert team.tools[0].timeout == 30
-    assert team.agent("clerk").tools == ("pay", "mcp:lib", "artifact_read")
-    assert team.agent("boss").tools == ("lib_look",)
 
 
 def test_an_unknown_real_tool_is_a_usage_error() -> None:

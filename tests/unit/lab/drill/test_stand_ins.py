@@ -43,12 +43,6 @@ def context(call_id: str = "tc_1") -> ToolContext:
     return ToolContext("task", "clerk", call_id, f"task/{call_id}", 1, {}, "step_1", threading.Event())
 
 
-@pytest.mark.parametrize("number", [PAY, SEND_MAIL, ADD])
-def test_a_stand_in_is_described_as_the_users_tool(executions: Executions, number: int) -> None:
-    own = FunctionLoader((TOOLS,)).tool(PLANS[number].function)
-    assert load(number).schema("name") == own.schema("name")
-
-
 def test_a_stand_in_of_a_server_has_the_listed_arguments(executions: Executions) -> None:
     described = load(LEVELS).schema("levels")["function"]
     assert described["description"] == "High water levels."

@@ -72,11 +72,6 @@ def test_memory_limit_is_the_lowest_of_its_cgroups(
     assert memory_limit(create_machine(tmp_path, cgroup, **limits)) == expected
 
 
-def test_read_budget_setting_counts_instead_of_the_cgroup(tmp_path: Path) -> None:
-    root = create_machine(tmp_path, "0::/\n", memory_max=str(64 * MIB))
-    assert read_budget(1000, 4, root).total == 1000 * MIB
-
-
 @pytest.mark.parametrize("sandboxes", [1, 2, 3, 7, 15])
 @pytest.mark.parametrize("megabytes", [64 * 15, 1000, 1568, 6000, 100_000])
 def test_the_sum_of_the_shares_is_within_the_budget(megabytes: int, sandboxes: int) -> None:

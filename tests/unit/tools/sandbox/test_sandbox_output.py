@@ -7,17 +7,6 @@ from hypothesis import strategies as st
 from roboco.tools.sandbox.supervisor import OutputBuffer
 
 
-@given(st.lists(st.text(max_size=20)), st.integers(2, 200))
-def test_an_output_within_its_cap_is_kept_whole(pieces: list[str], cap: int) -> None:
-    data = "".join(pieces).encode()
-    output = OutputBuffer(cap)
-    for at in range(0, len(data), 3):
-        output.append(data[at : at + 3])
-    assert output.total == len(data)
-    if len(data) <= cap // 2 * 2:
-        assert output.text() == "".join(pieces)
-
-
 @given(st.binary(min_size=41, max_size=300))
 def test_the_output_of_any_bytes_is_limited(data: bytes) -> None:
     output = OutputBuffer(40)

@@ -39,24 +39,6 @@ def test_an_artifact_describes_its_content() -> None:
     assert list(files.held) == ["t1/artifact_info/a.txt.json"]
 
 
-@pytest.mark.parametrize("name", ["a.txt", "file://artifacts/a.txt", "file://./artifacts/a.txt"])
-def test_an_artifact_is_read_by_name_or_uri(name: str) -> None:
-    files = MemoryFiles()
-    write(files, "a.txt", b"hello")
-    assert read_artifact(files, "t1", name) == b"hello"
-
-
-def test_the_error_for_a_missing_artifact_lists_the_existing_ones() -> None:
-    files = MemoryFiles()
-    with pytest.raises(UsageError, match="no artifact 'b' in this task; artifacts: none"):
-        read_artifact(files, "t1", "b")
-    write(files, "a.txt")
-    with pytest.raises(UsageError, match=r"artifacts: a\.txt"):
-        read_artifact(files, "t1", "b")
-    with pytest.raises(UsageError):
-        read_artifact(files, "t2", "a.txt")
-
-
 def test_other_data_under_the_same_name_is_a_new_version() -> None:
     files = MemoryFiles()
     names = [write(files, "a.tar.gz", bytes([n])).name for n in range(3)]
