@@ -29,10 +29,12 @@ _NOT_STRUCK: Final[dict[FaultOutcome, str]] = {
     "not run": "not run",
     "does not apply": "not applicable",
 }
+_TEXT_COLUMN: Final = 24
+"""The column of a fault's text, after its mark, outcome and time."""
 _STYLE: Final = """
 :root{color-scheme:light dark;--green:#177a3c;--red:#b3261e;--yellow:#8a6100}
 @media(prefers-color-scheme:dark){:root{--green:#6fd08c;--red:#ff8a80;--yellow:#f0c060}}
-body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
+body{font:14px/1.5 ui-monospace,monospace;max-width:70rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
 p{margin:.2rem 0;white-space:pre-wrap}.blank{height:.6rem}
 .bold{font-weight:600}.green{color:var(--green)}.red{color:var(--red)}.yellow{color:var(--yellow)}.dim{opacity:.8}
 """
@@ -129,13 +131,13 @@ def _dim(indent: int, text: str) -> ReportLine:
 def _fault_lines(fault: FaultResult) -> Iterator[ReportLine]:
     mark, style = _MARKS[fault.outcome]
     ran = fault.outcome in ("held", "broken")
-    end = (f"  {fault.status}, {fault.seconds:.1f} s", "dim") if ran else (f"  {fault.outcome}: {fault.why}", style)
-    yield 2, [(f"{mark} ", style), fault.text, end]
-    for effect in (fault.hit, *fault.effects) if ran else ():
+    found = (fault.status, f"{fault.seconds:.1f} s") if ran else (fault.outcome, "")
+    yield _TEXT_COLUMN, [(f"{mark} ", style), (f"{found[0]:<14}{found[1]:>6}  ", "dim"), fault.text]
+    for effect in (fault.hit, *fault.effects) if ran else (fault.why,):
         if effect:
-            yield _dim(4, f"    {effect}")
+            yield _dim(_TEXT_COLUMN, f"{'':{_TEXT_COLUMN}}{effect}")
     for broken in fault.broken:
-        yield 4, [(f"    broken {broken}", "red")]
+        yield _TEXT_COLUMN, [(f"{'':{_TEXT_COLUMN}}broken {broken}", "red")]
 
 
 def _summary_lines(result: DrillResult) -> Iterator[ReportLine]:
