@@ -4,6 +4,7 @@ With `--json` the message is one JSON object on a line, with `code` and `message
 """
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +13,7 @@ import click
 
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.cli.terminal.signals import Interrupted
-from roboco.errors import InvalidTeam, RobocoError, UsageError
+from roboco.errors import InvalidTeam, NotFound, RobocoError, UsageError
 
 SUCCESS: Final = 0
 FAILED: Final = 1
@@ -44,8 +45,16 @@ def wants_json(arguments: Sequence[str]) -> bool:
 def report(error: RobocoError, as_json: bool) -> int:
     """Print the error. Return the exit code."""
     more = {"mistakes": list(error.mistakes)} if isinstance(error, InvalidTeam) else {}
-    print_error(error.code, str(error), as_json, **more)
+    print_error(error.code, f"{error}{_missing_environment(error)}", as_json, **more)
     return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _missing_environment(error: RobocoError) -> str:
+    """Return the variables without which a command looks in another place than the workers, and the remedy."""
+    unset = [name for name in ("ROBOCO_REDIS_URL", "ROBOCO_WORKSPACE") if not os.environ.get(name)]
+    if not unset or not isinstance(error, NotFound):
+        return ""
+    return f"; not set: {', '.join(unset)}; beside `roboco dev`: source .roboco/dev/env"
 
 
 def report_usage(error: click.ClickException, as_json: bool) -> int:

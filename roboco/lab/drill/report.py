@@ -30,6 +30,8 @@ _NOT_STRUCK: Final[dict[FaultOutcome, str]] = {
     "does not apply": "not applicable",
 }
 HTML_COLUMNS: Final = 120
+_TEXT_COLUMN: Final = 24
+"""The column of a fault's text, after its mark, outcome and time."""
 
 
 class DrillReport:
@@ -108,13 +110,13 @@ def _dim(indent: int, text: str) -> ReportLine:
 def _fault_lines(fault: FaultResult) -> Iterator[ReportLine]:
     mark, style = _MARKS[fault.outcome]
     ran = fault.outcome in ("held", "broken")
-    end = (f"  {fault.status}, {fault.seconds:.1f} s", "dim") if ran else (f"  {fault.outcome}: {fault.why}", style)
-    yield 2, [(f"{mark} ", style), fault.text, end]
-    for effect in (fault.hit, *fault.effects) if ran else ():
+    found = (fault.status, f"{fault.seconds:.1f} s") if ran else (fault.outcome, "")
+    yield _TEXT_COLUMN, [(f"{mark} ", style), (f"{found[0]:<14}{found[1]:>6}  ", "dim"), fault.text]
+    for effect in (fault.hit, *fault.effects) if ran else (fault.why,):
         if effect:
-            yield _dim(4, f"    {effect}")
+            yield _dim(_TEXT_COLUMN, f"{'':{_TEXT_COLUMN}}{effect}")
     for broken in fault.broken:
-        yield 4, [(f"    broken {broken}", "red")]
+        yield _TEXT_COLUMN, [(f"{'':{_TEXT_COLUMN}}broken {broken}", "red")]
 
 
 def _summary_lines(result: DrillResult) -> Iterator[ReportLine]:
