@@ -30,6 +30,7 @@ EXACT = ("exact_words", "word_forms")
 
 def main() -> None:
     """Print the recall and the times."""
+    memory_index.EMBEDDING_SECONDS = float("inf")
     facts = yaml.safe_load(FACTS.read_text())
     for name, embedder in _embedders():
         for part in ("seen", "more", "unseen", "fresh"):
@@ -83,7 +84,6 @@ def _times(facts: Any, embedder: Embedder | None) -> str:
     """Return the time of the first search, and the median of the later ones, each the best of five times."""
     asked = [ask for pairs in facts["seen"].values() for _, ask in pairs]
     texts = [f"{text} ({number})" for number, text in enumerate(_talk(facts, LONG_STEPS))]
-    memory_index.EMBEDDING_SECONDS = float("inf")
     with tempfile.TemporaryDirectory() as folder:
         index = _index(texts, Path(folder), embedder)
         first = _milliseconds(lambda: _found(index, asked[0]), 1)

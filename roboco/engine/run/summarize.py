@@ -45,7 +45,7 @@ MAX_THROTTLED = 8
 """Times that a turn is deferred because its model server is at its rate limit, until that counts as a failure."""
 MAX_SUMMARIES_PER_TURN = 4
 """Summaries that one turn makes at most: a long history that has none gets them turn by turn."""
-MAX_KEPT = 5
+MAX_PASSAGES = 5
 """Passages that a summary keeps word for word, each of at most 240 characters."""
 _MAX_QUERY_CHARS = 1000
 _log = logging.getLogger(__name__)
@@ -229,7 +229,7 @@ class _Summarizer:
         """
         task, agent = self.claim.snapshot.steps, self.claim.snapshot.position.agent
         asked = next((step for step in reversed(task.tail) if step.agent_name == USER and step.text), task.first)
-        args = {"query": asked.text[:_MAX_QUERY_CHARS], "limit": 4 * MAX_KEPT}
+        args = {"query": asked.text[:_MAX_QUERY_CHARS], "limit": 4 * MAX_PASSAGES}
         call = ToolCall(id=f"tc_{until}", tool_name=MEMORY_SEARCH, args=args)
         context = ToolContext(self.claim.assignment.task_id, agent, call.id, call.id, 1, step_id=asked.step_id)
         try:
@@ -239,7 +239,7 @@ class _Summarizer:
             return ()
         hits = found["hits"] if isinstance(found, dict) else found or []  # None of a search that failed
         lines = [f"[step {hit['seq']}, {hit['agent_name']}] {hit['snippet']}" for hit in hits if 0 < hit["seq"] < until]
-        return tuple(lines[:MAX_KEPT])
+        return tuple(lines[:MAX_PASSAGES])
 
     def _store(self, ready: Ready, until: int, text: str, reply: Reply, kept: tuple[str, ...]) -> Ready:
         """Store the summary. If another attempt has stored one, return that one with the usage of both."""

