@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from roboco.cli import main
 from roboco.errors import UsageError
+from tests.clients.environments import PAGE
 from tests.integration.cli.process import environment
 from tests.support.servers.model_server import ModelServer, Reply, Request
 from tests.support.stack import ROOT, Stack
@@ -21,11 +22,20 @@ def answer(request: Request) -> Reply:
     return Reply(text="Nice." if "kind teacher" in request.system else "Waves come and go.")
 
 
-def init_project(folder: Path, name: str = "shop") -> str:
+def init_project(folder: Path, name: str = "shop", *options: str) -> str:
     """Run `roboco init`, and return its output."""
-    result = CliRunner().invoke(main.commands, ["init", str(folder / name)], standalone_mode=False)
+    result = CliRunner().invoke(main.commands, ["init", str(folder / name), *options], standalone_mode=False)
     assert result.exception is None, result.exception
     return result.output
+
+
+def test_the_page_is_written_beside_the_team(tmp_path: Path) -> None:
+    """`python -m tests.clients @ai-sdk/react` drives it in a browser."""
+    output = init_project(tmp_path, "shop", "--web")
+    assert {path.name for path in (tmp_path / "shop" / "web").iterdir()} == {path.name for path in PAGE.iterdir()}
+    assert "npm --prefix web run dev" in output
+    with pytest.raises(AssertionError, match=r"web/chat\.jsx"):
+        init_project(tmp_path, "shop", "--web")
 
 
 def run_script(script: str, folder: Path, env: dict[str, str]) -> str:
