@@ -34,9 +34,9 @@ def main() -> None:
     params.use_jinja = True
     if Path(options.model).name == MODEL_FILE:  # no request names these; one with a schema has its own grammar
         sampling = params.sampling
-        sampling.temp, sampling.min_p = 0.2, 0.05
+        sampling.temp, sampling.min_p = 0.2, 0.1
         sampling.penalty_repeat, sampling.penalty_last_n = 1.1, 256
-        sampling.dry_multiplier, sampling.dry_allowed_length = 0.8, 5
+        sampling.dry_multiplier, sampling.dry_allowed_length = 1.0, 4
         sampling.grammar = llama.CommonGrammar(llama.common_grammar_type.COMMON_GRAMMAR_TYPE_USER, SENTENCES)
     params.ui = False
     params.cache_ram_mib = 64  # of finished prompts; the default lets the process grow by 8 GB

@@ -15,7 +15,7 @@ from roboco.errors import NotRunnable, UsageError
 from roboco.tools.function_tool import FunctionTool, describe_function, is_check, is_tool
 
 SHIPPED_MODULE: Final = "roboco.examples.house_style"
-"""The module of the team of `roboco demo`, which every worker can run: its one function is pure and looks up a text."""
+"""The module of the team of `roboco demo`, which every worker can run: its functions are pure, and look up a text."""
 
 
 class FunctionLoader:

@@ -70,15 +70,13 @@ def run_team(team: Team, options: RunOptions) -> int:
     notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)
     missing = missing_servers(team, os.environ, options.worker)
-    if missing.model:
-        team = _with_json_calls(team)
     with LogNotes().installed() as logged, LocalStack(settings, missing, note) as stack:
         # Built while the model loads: a wrong configuration is reported before it has arrived.
         orchestrator = Orchestrator(stack.settings)
         stack.close_at_end(orchestrator.close)
         page = stack.start_gateway() if options.web else ""
         stack.wait_model()
-        task = _submit(orchestrator, team, options)
+        task = _submit(orchestrator, _with_json_calls(team) if missing.model else team, options)
         if page:
             _note_command(notes, f"web view: {page}#/tasks/{quote(task.task_id, safe='')}")
         task.worker_check.has_own_worker = stack.has_worker

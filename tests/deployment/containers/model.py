@@ -7,17 +7,14 @@ from tests.deployment.containers.shop import TURNS
 from tests.support.servers.model_server import ModelServer, Reply, Request
 
 PORT = 8000
-RULE = '{"text": "I look it up.", "calls": [{"tool": "style_rule", "args": {"about": "sounds"}}]}'
-"""The critic's answer in the form for models without tool calls."""
-ADVICE = '{"advice": "Describe the smells there."}'
 
 
 def answer(request: Request) -> Reply:
-    """Add, pay, add, and so on, until the last turn. For `roboco demo`: write, look up a rule, and praise."""
+    """Add, pay, add, and so on, until the last turn. For `roboco demo`: write, and follow the critic's rule."""
     if "add" not in request.tools:
-        read = str(request.messages)
-        looked_up = "Describe the sounds" in read
-        return Reply(text=ADVICE if looked_up else RULE if '"calls"' in read else "The sea is dark.")
+        return Reply(
+            text="It smells of salt." if "Write about the smell" in str(request.messages) else "The sea is dark."
+        )
     place = request.count("assistant")
     if place + 1 >= TURNS:
         return Reply(text="All is done now.", interval=0.3)

@@ -35,5 +35,5 @@ def test_each_worker_does_its_part_of_a_task(image: Deployment) -> None:
 def test_the_demo_runs_with_a_scripted_model(image: Deployment) -> None:
     """Its tool runs, though ROBOCO_TOOL_MODULES names another module, and it exits with 0."""
     printed = image.run_in("client", "roboco", "demo")
-    assert "← style_rule · Describe the sounds" in printed
-    assert "Describe the smells" in printed
+    assert "← style_rule · Write about the smell" in printed
+    assert "It smells of salt" in printed

@@ -67,7 +67,7 @@ def test_try_sh_ends_with_a_complete_demo_and_a_key(room: Room, images: dict[str
     try:
         with docker_hub(room, images) as certificate, clone(room) as folder, room.online():
             printed = attempt(room, lambda: run(room, folder, command, {"SSL_CERT_FILE": certificate}))
-            assert "Describe the smells" in printed
+            assert "It smells of salt" in printed
             key = printed.split()[-1]
             asked = f"curl --silent --fail -H 'Authorization: Bearer {key}' http://127.0.0.1:8080/v1/me"
             assert '"scopes"' in run(room, folder, asked)

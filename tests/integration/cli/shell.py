@@ -42,12 +42,8 @@ def answer(request: Request) -> Reply:
     """Return the reply: the writer adds and writes, the critic judges, the host echoes, "for ever" never ends."""
     if request.last_user == "for ever":
         return Reply(chunks=["on and "] * 5000, interval=0.02)
-    if "Pick the tools" in request.system:  # the demo's critic, whose model has no native tool calls
-        return Reply(text='{"calls": [{"tool": "style_rule", "args": {"about": "sounds"}}]}')
-    if "short sentences" in request.system:
+    if "short sentences" in request.system:  # the demo's writer
         return Reply(text="It rains. It drips.")
-    if "tell the writer" in request.system:
-        return Reply(text='{"advice": "Describe the sounds there."}')
     if "host" in request.system:
         return Reply(text=f"you said {request.last_user}")
     if "criticise" in request.system:

@@ -173,7 +173,7 @@ def test_demo_runs_its_team_to_the_end(shell: Shell) -> None:
     output = shell.run("demo", "a walk in the rain")
     assert "Write a short paragraph about a walk in the rain." in output
     assert output.index("── writer") < output.index("── critic") < output.index("── completed")
-    assert output.index("→ style_rule") < output.index("← style_rule · Describe the sounds")
+    assert output.index("→ style_rule") < output.index("← style_rule · Write about the smell")
     assert output.count("── writer") == 2, "the critic hands back once"
     assert output.splitlines()[0] == "starting Redis and a worker"
     assert output.splitlines()[-1].endswith("init my-team")

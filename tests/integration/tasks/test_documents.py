@@ -25,7 +25,7 @@ from tests.support.toolboxes import toolbox_of
 
 TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "You research."}]}
 BOOKED = {"time": "Tuesday"}
-VERDICT = '{"verdict":"APPROVED"}'
+VERDICT = '"APPROVED"'
 WAVES = "Waves come and go. For sailors, write about the wind and the stars. "
 
 
