@@ -51,10 +51,11 @@ def test_schemathesis_finds_no_undocumented_response(openai_stack: Stack, tmp_pa
         options = ["--continue-on-failure", "--request-timeout", "30", "--suppress-health-check", "all"]
         found = subprocess.run(
             [*command, *options, "--report-json-path", str(report)],
-            env=os.environ | {"SCHEMATHESIS_HOOKS": "tests.support.openapi_hooks", "CALL_ID": call.id},
+            env=os.environ
+            | {"PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": "tests.support.openapi_hooks", "CALL_ID": call.id},
             capture_output=True,
             text=True,
-            cwd=ROOT,
+            cwd=tmp_path,
             timeout=400,
         )
     assert found.returncode == 0, found.stdout
