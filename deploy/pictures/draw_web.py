@@ -24,7 +24,7 @@ def main() -> None:
     """Run the team, and save the pictures."""
     parser = argparse.ArgumentParser(prog="draw_web.py")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--team", default="research")
+    parser.add_argument("--team", default="demo")
     options = parser.parse_args()
     command = [sys.executable, "-m", "roboco.cli.main", "demo", "--web", "--team", options.team]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
