@@ -37,8 +37,12 @@ def test_schemathesis_finds_no_undocumented_response(openai_stack: Stack, tmp_pa
     """Status, headers, content type and body are those of the document, and none is 500. Wrong data is refused."""
     config, report = tmp_path / "schemathesis.toml", tmp_path / "report.json"
     config.write_text(CONFIG)
-    limits = {"ROBOCO_GATEWAY_LIMITS": HIGH, "ROBOCO_GATEWAY_TENANT_LIMITS": HIGH}
-    with openai_gateway(openai_stack, ROBOCO_GATEWAY_STREAM_SECONDS="1", **limits) as gateway:
+    with openai_gateway(
+        openai_stack,
+        ROBOCO_GATEWAY_STREAM_SECONDS="1",
+        ROBOCO_GATEWAY_LIMITS=HIGH,
+        ROBOCO_GATEWAY_TENANT_LIMITS=HIGH,
+    ) as gateway:
         url = f"http://127.0.0.1:{gateway.port}"
         for team, name in ("desk", "ended"), ("desk", "gone"), ("desk", "talk"), ("guarded", "waits"):
             body = {"team": team, "prompt": "add", "task_id": name, "conversation": name == "talk"}
