@@ -84,7 +84,8 @@ class A2aWire:
             except _Refused as refused:
                 if refused.code not in _CANNOT_STREAM or reading.has_begun:
                     raise
-                await self._read(request, "SendMessage", params, reading, remote)
+                at_once = {"configuration": {"returnImmediately": True}}  # only a task that is known can be cancelled
+                await self._read(request, "SendMessage", params | at_once, reading, remote)
         except (ServerFailure, aiohttp.ClientConnectorError) as failure:
             if _is_certain(failure) and not reading.has_begun:
                 await asyncio.to_thread(remote.note_refused)

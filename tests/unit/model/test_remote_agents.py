@@ -191,8 +191,9 @@ def test_an_agent_without_streams_is_asked_until_its_task_ends() -> None:
     methods: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
-        method = (await request.json())["method"]
-        methods.append(method)
+        body = await request.json()
+        methods.append(method := body["method"])
+        assert method != "SendMessage" or body["params"]["configuration"] == {"returnImmediately": True}
         working = {"id": "r", "status": {"state": "TASK_STATE_WORKING"}}
         ended = {"id": "r", "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [{"parts": [{"text": "done"}]}]}
         results = {"SendMessage": {"task": working}, "GetTask": working if methods.count("GetTask") < 2 else ended}
