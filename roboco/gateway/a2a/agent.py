@@ -111,7 +111,7 @@ class TeamAgent:
     async def tasks(self, params: a2a.ListTasksRequest) -> a2a.ListTasksResponse:
         """Return a page of tasks, the latest change of a status first; of a context, the newest first.
 
-        It has none that is erased or that nobody can read.
+        Erased tasks, and those with a damaged history, are left out.
         """
         size = params.page_size if params.HasField("page_size") else DEFAULT_PAGE
         if not 0 < size <= MAX_PAGE:
