@@ -1,8 +1,9 @@
-"""The code of the team `demo`: a critic, and the tool by which it looks up a rule."""
+"""The code of the shipped teams: a critic, the tool by which it looks up a rule, and an analyst."""
 
+import re
 from typing import Literal
 
-from roboco import AgentAnswer, ToolContext, tool
+from roboco import AgentAnswer, File, ToolContext, tool
 
 RULES = {
     "smells": "Write about the smell of the place.",
@@ -28,3 +29,16 @@ def critic(context: ToolContext) -> AgentAnswer:
     text = last["content"].lower()
     missing = next(about for about, signs in SIGNS.items() if not any(sign in text for sign in signs))
     return AgentAnswer(calls=[("style_rule", {"about": missing})])
+
+
+@tool
+def analyst(context: ToolContext) -> AgentAnswer:
+    """Compute the mean of the numbers that were found in the sandbox, and keep a report."""
+    last = context.messages[-1]
+    if last["role"] == "tool":
+        mean = re.findall(r"\d+\.\d+", last["content"])[0]
+        found = f"The mean is {float(mean):.1f} cm."
+        return AgentAnswer(found, files=[File("report.md", found)])
+    lists = re.findall(r"\[(\d+(?:,\s*\d+)+)\]", str([message["content"] for message in context.messages]))
+    numbers = lists[-1] if lists else "0"
+    return AgentAnswer(calls=[("python", {"code": f"print(float(sum(x := [{numbers}])) / len(x))"})])

@@ -10,6 +10,8 @@ from roboco.domain.url import covers, without_query
 from roboco.errors import ModelError
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
+LOCAL_KEY = "roboco-local-model"
+"""The key of the bundled local model, which calls no tools by the protocol's native means."""
 BASE_URL_VARIABLE = "OPENAI_BASE_URL"
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _CREDENTIAL = "credential:"

@@ -30,6 +30,7 @@ from roboco.model import reply_assembly
 from roboco.model.a2a_wire import A2aWire
 from roboco.model.allowlist import (
     DEFAULT_BASE_URL,
+    LOCAL_KEY,
     base_url_of,
     check_allowed,
     key_variable,
@@ -264,7 +265,7 @@ class _ModelCall:
         return reply
 
     async def _untyped_reply(self, request: Request) -> Reply:
-        if request.profile.tool_calls == "native":
+        if request.profile.tool_calls == "native" and model_key(request.profile) != LOCAL_KEY:
             return await self._native_reply(request)
         if request.tools:
             return await self._json_reply(request)

@@ -40,7 +40,7 @@ class Example:
 
 SHIPPED_TEAMS = {
     "demo": Example("Write a short paragraph about {topic}.", "the sea at night"),
-    "research": Example("What is the mean high water level at {topic}?", "Cuxhaven", ("mcp", "sandbox")),
+    "research": Example("Which high water levels were measured at {topic}?", "Cuxhaven", ("mcp", "sandbox")),
 }
 
 

@@ -72,6 +72,7 @@ class LiveView:
         self._typed_messages: list[str] = []
         self._last_user_message = ""
         self._was_interjected = False
+        self._reason = ""  # of the last status: a turn that waits repeats it
         self._task_started_at: datetime | None = None
 
     def show(self, item: StreamItem) -> None:
@@ -160,11 +161,12 @@ class LiveView:
     def _status(self, event: StatusChanged) -> None:
         """Print a new status. That a task runs is plain from its output, unless there is a reason."""
         self._begin_work("" if event.status.waiting else "starting")
-        if event.status is not TaskStatus.RUNNING or event.reason:
+        if event.status is not TaskStatus.RUNNING or event.reason not in ("", self._reason):
             self._note(
                 _status_with_reason(event.status, event.reason),
                 "yellow" if event.status in _USER_ACTION_STATUSES else "dim",
             )
+        self._reason = event.reason
         self._tool_changes(event)
 
     def _tool_changes(self, event: StatusChanged) -> None:

@@ -26,7 +26,6 @@ from roboco.cli.terminal.signals import Interrupted
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
-from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError
 
@@ -76,7 +75,7 @@ def run_team(team: Team, options: RunOptions) -> int:
         stack.close_at_end(orchestrator.close)
         page = stack.start_gateway() if options.web else ""
         stack.wait_model()
-        task = _submit(orchestrator, _with_json_calls(team) if missing.model else team, options)
+        task = _submit(orchestrator, team, options)
         if page:
             _note_command(notes, f"web view: {page}#/tasks/{quote(task.task_id, safe='')}")
         task.worker_check.has_own_worker = stack.has_worker
@@ -133,13 +132,6 @@ def _note(notes: Screen, text: str) -> None:
 def _note_command(notes: Screen, text: str) -> None:
     """Print a command on one line that is not broken between words, so that it can be copied."""
     notes.line((f"  {text}", "dim"))
-
-
-def _with_json_calls(team: Team) -> Team:
-    """Return the team for the local model, which calls no tools by the protocol's native means."""
-    models = team.models or {"local": ModelProfile(model="local", default=True)}
-    in_json = {name: profile.model_copy(update={"tool_calls": "json"}) for name, profile in models.items()}
-    return team.model_copy(update={"models": in_json})
 
 
 def _submit(orchestrator: Orchestrator, team: Team, options: RunOptions) -> Task:

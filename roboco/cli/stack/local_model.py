@@ -13,6 +13,7 @@ from roboco.cli.terminal.progress import progress
 from roboco.local.llama import LlamaServer, begin_model, check_llama, launch_llama, start_llama, wait_loaded
 from roboco.local.model_download import MODEL_FILE, WHEEL_BYTES, ModelDownload
 from roboco.local.process import LOOPBACK
+from roboco.model.allowlist import LOCAL_KEY
 
 Report = Callable[[str], None]
 POLL_INTERVAL = 0.1
@@ -27,7 +28,7 @@ def names_model(env: Mapping[str, str]) -> bool:
 def model_environment(port: int) -> dict[str, str]:
     """Return the variables that send a worker's model calls to the local model on this port, and past any proxy."""
     direct = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), LOOPBACK)))
-    address = {"OPENAI_BASE_URL": f"http://{LOOPBACK}:{port}/v1", "OPENAI_API_KEY": "local"}
+    address = {"OPENAI_BASE_URL": f"http://{LOOPBACK}:{port}/v1", "OPENAI_API_KEY": LOCAL_KEY}
     return address | {"NO_PROXY": direct, "no_proxy": direct}
 
 

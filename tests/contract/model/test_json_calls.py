@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from roboco.model.allowlist import LOCAL_KEY
 from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import ModelStream
 from roboco.ports.model import Reply as ModelReply
@@ -25,6 +26,7 @@ from tests.contract.model.model_calls import (
     all_disconnected,
     delta,
     encode_events,
+    make_request,
     read_reply,
 )
 from tests.support.servers.model_server import ModelServer, Reply, Request
@@ -38,6 +40,15 @@ def test_the_json_of_an_answer_is_not_streamed(server: ModelServer, model: OpenA
     *texts, result = model.stream(make_json_request())
     assert texts == ["I add"]
     assert isinstance(result, ModelReply)
+
+
+def test_the_bundled_model_calls_tools_by_json_in_any_team(
+    server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", LOCAL_KEY)
+    script_answers(server, VALID_ANSWER)
+    _, result = read_reply(model.stream(make_request("go", *TOOLS)))
+    assert result.calls == (REQUESTED_ADD,)
 
 
 def test_the_schema_of_the_answer_is_sent(server: ModelServer, model: OpenAIModel) -> None:

@@ -115,7 +115,7 @@ def test_service_without_a_stack_ends_with_one_line(tmp_path: Path) -> None:
 @pytest.mark.workers
 def test_service_prints_the_text_of_the_team(stack: StackOfDocuments) -> None:
     before = {task.task_id for task in stack.orchestrator.tasks()}
-    assert stack.python("service.py") == f"{WAVES}{VERDICT}completed\n"
+    assert stack.python("service.py") == f"{WAVES}{VERDICT}\ncompleted\n"
     [task_id] = {task.task_id for task in stack.orchestrator.tasks()} - before
     history = stack.folder / "workspace" / task_id / "history.jsonl"
     stack.python("check.py", history)
@@ -135,7 +135,7 @@ def test_command_of_the_front_page_runs_the_team(stack: StackOfDocuments) -> Non
 def test_follower_prints_a_task_from_its_beginning(stack: StackOfDocuments) -> None:
     team = parse_team(yaml.safe_load((stack.folder / "team.yaml").read_text()))
     stack.orchestrator.run(team, "the sea", task_id="order-17", context={"audience": "sailors"})
-    assert stack.python("follower.py") == f"{WAVES}{VERDICT}completed\n"
+    assert stack.python("follower.py") == f"{WAVES}{VERDICT}\ncompleted\n"
 
 
 @pytest.mark.workers

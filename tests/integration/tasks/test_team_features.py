@@ -54,12 +54,7 @@ def research_reply(request: Request) -> Reply:
     """Return the reply of a capable model, in JSON if the request asks for it."""
     if "Pick the tools" not in request.system:
         return Reply(text=f"I have it: {request.last_user[:60]}")
-    if "look up" in request.system:
-        return json_call("library_measurements", place="husum")
-    if "compute" in request.system:
-        code = "levels = [402, 415, 409]\\nopen('mean.txt', 'w').write(str(sum(levels) / 3))\\nprint(max(levels))"
-        return json_call("python", code=code.replace("\\n", "\n"))
-    return json_call("artifact_write", name="report.md", content="# Husum")
+    return json_call("library_measurements", place="husum")
 
 
 def test_the_shipped_research_team_completes(stack: Stack) -> None:
@@ -68,19 +63,12 @@ def test_the_shipped_research_team_completes(stack: Stack) -> None:
     task = run(stack, shipped_team("research"), research_reply, "What is the mean high water level at Husum?")
     ended = task.result(60)
     assert ended.status == "completed", ended.reason
-    library, python, written = calls(task)
-    assert library == (
-        "library_measurements",
-        {"place": "husum", "unit": "cm", "high_water": [402, 415, 409, 396, 421, 411, 405]},
-    )
-    assert python == ("python", {"output": "415\n", "exit_code": 0, "files": ["file://artifacts/mean.txt"]})
-    assert (written[0], written[1]["uri"]) == ("artifact_write", "file://artifacts/report.md")
-    artifacts = {artifact.name: artifact for artifact in task.artifacts()}
-    assert sorted(artifacts) == ["mean.txt", "report.md"]
-    assert float(task.artifact("mean.txt")) == pytest.approx(408.667, abs=0.001)
-    steps = {step.step_id: step for step in task.history()}
-    assert steps[artifacts["mean.txt"].step_id].calls[0].tool_name == "python"
-    assert steps[artifacts["mean.txt"].step_id].agent_name == "analyst"
+    results = dict(calls(task))
+    levels = [402, 415, 409, 396, 421, 411, 405]
+    assert results["library_measurements"] == {"place": "husum", "unit": "cm", "high_water": levels}
+    assert results["python"] == {"output": "408.42857142857144\n", "exit_code": 0}
+    [report] = task.artifacts()
+    assert (report.name, task.artifact("report.md")) == ("report.md", b"The mean is 408.4 cm.")
     looked_up = next(step for step in task.history() if step.calls)
     assert looked_up.metadata["effects"] == {"library_measurements": "pure"}
 

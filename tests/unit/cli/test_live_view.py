@@ -134,3 +134,8 @@ def test_json_lines_keep_an_event_of_a_newer_release() -> None:
     JsonLines(file).show(stream_item(event("of_tomorrow", more=[1]), "g.1.2.3.1"))
     shown = json.loads(file.getvalue())
     assert (shown["type"], shown["more"]) == ("event_of_tomorrow", [1])
+
+
+def test_the_cause_of_a_wait_is_printed_once() -> None:
+    waits = event("status", status="running", reason="it waits for a server")
+    assert show_items(waits, waits).count("it waits for a server") == 1
