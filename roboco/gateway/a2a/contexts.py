@@ -17,7 +17,7 @@ from google.protobuf.json_format import MessageToDict
 
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.domain.history.step import USER, TaskStep
+from roboco.domain.history.step import TaskStep
 from roboco.gateway.answers.chats import Chat, chat_of_task, send_to_task
 from roboco.gateway.idempotency import NewTaskId
 from roboco.gateway.openai import accepting, answering
@@ -32,9 +32,7 @@ from roboco.gateway.teams import team_of_fork
 
 _ITEM: Final = "a2a-"
 _FIRST: Final = "a2a-first-"
-"""The beginning of the item of a message with which a fork begins."""
-_NEW: Final = "new-"
-"""The beginning of a context that the gateway has named."""
+"""The beginning of the item of a message with which a task begins."""
 _TASK: Final = re.compile(r"a2a_([A-Za-z0-9][A-Za-z0-9-]{0,47})(?:_[1-9][0-9]{0,3})?")
 
 
@@ -79,17 +77,22 @@ async def accept(request: TurnRequest, message: Message, found: Task | None) -> 
     repetition = MessageId(request.caller, sha256(identity), identity, 0, 0.0)
     request = replace(request, turn=turn, repetition=repetition)
     if found is None:
-        return await _accept_in_context(request, context_id or f"{_NEW}{repetition.digest[:32]}", not context_id)
+        return await _accept_in_context(request, context_id or f"new-{repetition.digest[:32]}")
     if answers:
         return await answering.accept_answers(request, shown_task_id(request.caller, found.task_id))
     return await _continue(request, found, None)
 
 
-async def _accept_in_context(request: TurnRequest, context_id: str, is_new: bool) -> AcceptedTurn:
-    """`is_new` says that the context is that of this message alone."""
+async def _accept_in_context(request: TurnRequest, context_id: str) -> AcceptedTurn:
     chat = await chat_of_task(request.gateway, request.caller, first_task_of(context_id))
-    if is_new or not chat.tasks:
-        return await accepting.accept_new(request, chat.first)
+    if not chat.tasks:
+        try:
+            options = request.task_options | {"item_id": _first_item(request)}
+            return await accepting.accept_new(replace(request, task_options=options), chat.first)
+        except Problem as problem:
+            if problem.code != accepting.KEY_REUSED:
+                raise
+        chat = replace(chat, tasks=1)  # another message has begun the context at this moment
     task = await request.gateway.task(request.caller, chat.newest)
     if task.stored_summary().team != request.team:
         raise Problem(409, "conflict", "the context belongs to another agent", "begin another context")
@@ -99,33 +102,26 @@ async def _accept_in_context(request: TurnRequest, context_id: str, is_new: bool
 async def _continue(request: TurnRequest, task: Task, chat: Chat | None) -> AcceptedTurn:
     """Send the message to the task if it is open, else to the next one of its chat."""
     steps = await request.gateway.calls.histories.run(lambda: list(task.steps()))
-    items = (request.item_id(task, 0), f"{_FIRST}{request.repetition.digest[:32]}")
+    items = (request.item_id(task, 0), _first_item(request))
     known = [step for step in steps if step.metadata.get("item_id") in items]
     if known:
         return AcceptedTurn(task, ResponseStart(known[-1].seq))
     summary = await request.gateway.calls.reads.run(task.summary)
-    named = chat is not None and not chat.first.startswith(first_task_of(_NEW))
-    if chat is not None and named and chat.tasks == 1 and _is_first(steps, request.turn.prompt):
-        try:  # the first message of a context that the client has named may be this one again
-            return await accepting.accept_new(request, chat.first)
-        except Problem as problem:
-            if problem.code != accepting.KEY_REUSED:
-                raise
     if not summary.status.ended:
         return await send_to_task(request, task)
     if chat is None:
         raise UnsupportedOperationError("the task has ended: send the message with the contextId alone")
-    return await _fork(request, task, chat, items[1])
+    return await _fork(request, task, chat)
 
 
-def _is_first(steps: list[TaskStep], text: str) -> bool:
-    return bool(steps) and steps[0].text == text and sum(step.agent_name == USER for step in steps) == 1
+def _first_item(request: TurnRequest) -> str:
+    return f"{_FIRST}{request.repetition.digest[:32]}"
 
 
-async def _fork(request: TurnRequest, task: Task, chat: Chat, item_id: str) -> AcceptedTurn:
+async def _fork(request: TurnRequest, task: Task, chat: Chat) -> AcceptedTurn:
     gateway, caller = request.gateway, request.caller
     caller.require(Scope.CONTROL)
-    new = NewTaskId(caller.task_id(chat.next), repeatable=True)
+    new, item_id = NewTaskId(caller.task_id(chat.next), repeatable=True), _first_item(request)
 
     def branch_off() -> Task:
         team = team_of_fork(caller, task.team())

@@ -121,6 +121,18 @@ def test_a_message_that_arrives_twice_counts_once(gateways: list[GatewayProcess]
             [three, four] = [await task_of(client.send_message(again)) for _ in range(2)]
             assert three.id == four.id != one.id
             assert three.texts == four.texts == [("helper", "helper answers message 2: Hello")]
+            named = uuid.uuid4().hex
+            first, equal = (said(text("Hello"), contextId=named) for _ in range(2))
+            [five, six, seven] = [await task_of(client.send_message(sent)) for sent in (first, first, equal)]
+            assert five.id == six.id != seven.id
+            assert five.texts == six.texts == [("helper", HELLO)]
+            assert seven.texts == three.texts
+            both = [said(text(words), contextId=uuid.uuid4().hex) for words in ("one", "two")]
+            both[1].message.context_id = both[0].message.context_id
+            await asyncio.gather(*(task_of(client.send_message(sent)) for sent in both))
+            context = ListTasksRequest(context_id=both[0].message.context_id, history_length=9)
+            listed = [message for one in (await client.list_tasks(context)).tasks for message in one.history]
+            assert sorted(message.parts[0].text for message in listed) == ["one", "two"]
 
     run(drive())
 
