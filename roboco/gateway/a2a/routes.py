@@ -131,7 +131,7 @@ def card_of(team: Team, name: str, url: str) -> a2a.AgentCard:
         name=name,
         description=team.description or f"The team {name}: {', '.join(agent.name for agent in team.agents)}.",
         version="1",
-        capabilities=a2a.AgentCapabilities(streaming=True, push_notifications=True),
+        capabilities=a2a.AgentCapabilities(streaming=True),
         supported_interfaces=[
             a2a.AgentInterface(url=url, protocol_binding=binding, protocol_version=PROTOCOL_VERSION_CURRENT)
             for binding in ("JSONRPC", "HTTP+JSON")
