@@ -15,6 +15,7 @@ import httpx
 import pytest
 from a2a.client import Client, ClientConfig, create_client
 from a2a.types import (
+    AuthenticationInfo,
     CancelTaskRequest,
     GetTaskRequest,
     ListTasksRequest,
@@ -223,7 +224,7 @@ def test_the_webhook_of_a_first_message_hears_of_a_wait_and_of_the_end(
 
     async def drive() -> None:
         config = TaskPushNotificationConfig(url=hooks.url)
-        config.authentication.credentials = "HOOK_SECRET"
+        config.authentication.CopyFrom(AuthenticationInfo(scheme="secret_env", credentials="HOOK_SECRET"))
         options = SendMessageConfiguration(task_push_notification_config=config)
         async with connected(gateways[0], "guarded", "HTTP+JSON") as client:
             request = said(text("add"))
