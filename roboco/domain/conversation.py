@@ -11,6 +11,8 @@ from roboco.domain.schema import RecordedCaller, RecordModel
 from roboco.errors import NotFound, StateConflict, UsageError
 
 MAX_ITEMS: Final = 1000
+MAX_FIRST: Final = 100
+"""The most first messages that are known: of several at the same moment, the task begins with one."""
 MAX_ITEM_BYTES: Final = 1024 * 1024
 """The most bytes of all items, as JSON."""
 BEGIN_TIME: Final = timedelta(minutes=10)
@@ -41,7 +43,7 @@ class StoredConversation(RecordModel):
     begun_at: datetime | None = None
     """The time at which a first message has taken the items."""
     first: str = ""
-    """The id and the digest of that message."""
+    """A line with the id and the digest of each message that has taken them: the task begins with one of these."""
     deleted: bool = False
 
     def with_items(self, added: Sequence[StoredItem]) -> "StoredConversation":
@@ -62,7 +64,8 @@ class StoredConversation(RecordModel):
         """Return the conversation whose items a first message takes. Raise StateConflict if it has others by now."""
         if tuple(items) != self.items:
             raise StateConflict("the items of the conversation have changed at this moment; send the message again")
-        return self.model_copy(update={"begun_at": now, "first": first})
+        others = [line for line in self.first.splitlines() if line != first][-MAX_FIRST:]
+        return self.model_copy(update={"begun_at": now, "first": "\n".join([*others, first])})
 
     def emptied(self) -> "StoredConversation":
         """Return the conversation without its content. Nothing changes it any more."""

@@ -20,7 +20,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.errors import ModelError
 from roboco.model.chat_wire import open_session, post
 from roboco.model.errors import ServerFailure
-from roboco.model.reply_assembly import ReplyAssembly
+from roboco.model.reply_assembly import MAX_NAME_CHARS, ReplyAssembly
 from roboco.model.sse import iter_chunks
 from roboco.model.wire import Output
 from roboco.ports.model import RemoteTask, Request
@@ -28,13 +28,15 @@ from roboco.ports.model import RemoteTask, Request
 POLL_SECONDS: Final = (0.5, 1.0, 2.0, 5.0)
 """Seconds between two requests for a task whose stream has ended, the last one for all further ones."""
 CANCEL_TIMEOUT: Final = 10.0
+MAX_ARTIFACTS: Final = 10_000
 MAX_COMPARISONS: Final = 1000
 """The most times that the texts of a reply are compared, because events have replaced or repeated some."""
 _STATE: Final = "TASK_STATE_"
 _RESTS: Final = ("COMPLETED", "INPUT_REQUIRED", "AUTH_REQUIRED")
 _FAILS: Final = ("FAILED", "CANCELED", "REJECTED")
 _CANNOT_STREAM: Final = (-32004, -32601)
-_INTERNAL: Final = -32603
+_REFUSALS: Final = (-32700, -32600, -32602, *_CANNOT_STREAM, -32001, -32003, -32005, -32007, -32008, -32009)
+"""Errors of JSON-RPC and A2A by which an agent refuses a message. After another one it may have acted."""
 _UNCERTAIN: Final = (408, 409, 425)
 """Statuses after which the agent may have accepted a message, as after those of a failed server."""
 
@@ -80,11 +82,12 @@ class A2aWire:
             try:
                 await self._read(request, "SendStreamingMessage", params, reading, remote)
             except _Refused as refused:
-                if refused.code not in _CANNOT_STREAM:
+                if refused.code not in _CANNOT_STREAM or reading.has_begun:
                     raise
-                await self._read(request, "SendMessage", params, reading, remote)
+                at_once = {"configuration": {"returnImmediately": True}}  # only a task that is known can be cancelled
+                await self._read(request, "SendMessage", params | at_once, reading, remote)
         except (ServerFailure, aiohttp.ClientConnectorError) as failure:
-            if _is_certain(failure):
+            if _is_certain(failure) and not reading.has_begun:
                 await asyncio.to_thread(remote.note_refused)
             raise
 
@@ -94,8 +97,7 @@ class A2aWire:
         while not reading.is_over:
             if not reading.task_id:
                 raise ServerFailure.within_stream("the remote agent has named no task")
-            with suppress(_Refused):
-                await self._read(request, "SubscribeToTask", params, reading)
+            await self._read(request, "SubscribeToTask", params, reading)
             if not reading.is_over:
                 await self._read(request, "GetTask", params, reading)
             if not reading.is_over:
@@ -111,7 +113,7 @@ class A2aWire:
         reading: "_Reading",
         remote: RemoteTask | None = None,
     ) -> None:
-        """Send a request, and add its results. A cut is no error once the task is known: it is read again."""
+        """Send a request, and add its results. A cut or an error is none once the task is known: it is read again."""
         try:
             async with aclosing(self._events(request, method, params, reading)) as events:
                 async for event in events:
@@ -121,7 +123,7 @@ class A2aWire:
                         await asyncio.to_thread(remote.note, reading.task_id)
                     if reading.is_over:
                         return
-        except aiohttp.ClientError:
+        except (aiohttp.ClientError, _Refused):
             if not reading.task_id or method == "GetTask":
                 raise
 
@@ -166,7 +168,7 @@ def _is_certain(failure: Exception) -> bool:
     """Return True if the agent has certainly not accepted the message."""
     match failure:
         case _Refused():
-            return failure.code != _INTERNAL
+            return failure.code in _REFUSALS
         case ServerFailure():
             return failure.status == 503 or (400 <= failure.status < 500 and failure.status not in _UNCERTAIN)
         case _:
@@ -200,6 +202,11 @@ class _Reading:
             yield piece
 
     @property
+    def has_begun(self) -> bool:
+        """True if the agent has sent an event: it has accepted the message."""
+        return self._assembly.has_chunks
+
+    @property
     def is_over(self) -> bool:
         """True if the task has ended or asks, or the reply has reached a limit."""
         return self._state in (*_RESTS, *_FAILS) or bool(self._assembly.exceeded_limit)
@@ -212,18 +219,23 @@ class _Reading:
                 self.task_id, self._context = task_id, str(task.get("contextId") or "")
                 self._texts, self._length = {}, 0  # it has all that there is
                 for artifact in _objects(task.get("artifacts")):
-                    self._replace(str(artifact.get("artifactId")), [_text(artifact.get("parts"))])
+                    self._clear(name := str(artifact.get("artifactId"))[:MAX_NAME_CHARS])
+                    self._keep(name, _text(artifact.get("parts")))
                 self._compare()
                 self._set_status(task.get("status"))
-            case {"message": {"parts": parts}}:
+            case {"message": {"parts": parts, **message}}:
                 self._append("message", _text(parts))
+                self._context = str(message.get("contextId") or "")
                 self._state = "COMPLETED"
-            case {"artifactUpdate": {"artifact": {"artifactId": str(name), "parts": parts}, **update}}:
+            case {"artifactUpdate": {"artifact": {"artifactId": str(given), "parts": parts}, **update}}:
+                name = given[:MAX_NAME_CHARS]
                 appends = update.get("append") is True
                 if self._in_step and (name not in self._texts or (appends and self._is_last(name))):
                     self._append(name, _text(parts))
                 else:
-                    self._replace(name, [*(self._texts.get(name, []) if appends else []), _text(parts)])
+                    if not appends:
+                        self._clear(name)
+                    self._keep(name, _text(parts))
                     self._compare()
             case {"statusUpdate": {"status": status}}:
                 self._set_status(status)
@@ -257,14 +269,21 @@ class _Reading:
 
     def _append(self, name: str, text: str) -> None:
         """Add text at the end. Cost: its length."""
-        begins = not any(self._texts.setdefault(name, []))
-        self._texts[name].append(text)
-        self._length += len(text)
+        begins = not self._texts.get(name)
+        self._keep(name, text)
         self._say(f"\n\n{text}" if begins and text and self._said else text)
 
-    def _replace(self, name: str, pieces: list[str]) -> None:
-        self._length += sum(map(len, pieces)) - sum(map(len, self._texts.get(name, [])))
-        self._texts[name] = pieces
+    def _keep(self, name: str, text: str) -> None:
+        pieces = self._texts.setdefault(name, [])
+        if len(self._texts) > MAX_ARTIFACTS:
+            raise ModelError("too_long", f"the remote agent has sent more than {MAX_ARTIFACTS} artifacts", False)
+        if text:
+            pieces.append(text)
+            self._length += len(text)
+
+    def _clear(self, name: str) -> None:
+        self._length -= sum(map(len, self._texts.get(name, ())))
+        self._texts[name] = []
 
     def _compare(self) -> None:
         """Say what the texts have more than what was said, once they are as long. Cost: their length."""

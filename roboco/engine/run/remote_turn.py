@@ -31,6 +31,8 @@ class RemoteTurn:
     files: Files
     assignment: TurnAssignment
     cancellation: Cancellation
+    address: str
+    """The address of the agent. Another profile of the same turn may have another one."""
     _number: int = 0
     """The number of the record."""
 
@@ -51,6 +53,8 @@ class RemoteTurn:
             if record is None:
                 return None
             if "task" in record:
+                if record.get("agent", self._agent) != self._agent:
+                    raise ModelError("remote_agent", "another remote agent has the message of this turn", False)
                 return str(record["task"])
             if "refused" not in record:
                 raise ModelError("unknown_outcome", _UNKNOWN, False)
@@ -70,7 +74,7 @@ class RemoteTurn:
 
     def note(self, task_id: str) -> None:
         """Store the task."""
-        self._put({"task": task_id})
+        self._put({"task": task_id, "agent": self._agent})
 
     def note_refused(self) -> None:
         """Store that the message was not accepted."""
@@ -81,6 +85,10 @@ class RemoteTurn:
             self.files.put(self._path(self._number), canonical_json(record).encode())
         except TransientError as error:  # the turn goes on: only if its worker is lost too, the outcome is unknown
             _log.warning("%s is not stored: %s", self._path(self._number), error)
+
+    @property
+    def _agent(self) -> str:
+        return sha256(self.address)[:32]
 
     def _path(self, number: int) -> str:
         order = self.assignment

@@ -12,6 +12,7 @@ from google.protobuf.json_format import MessageToDict
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
+from roboco.errors import CorruptHistory, UsageError
 from roboco.gateway.a2a import task_events as events
 from roboco.gateway.a2a.contexts import accept, context_of, first_task_of, own_begin
 from roboco.gateway.answers.answer_stream import AnswerStream
@@ -27,10 +28,11 @@ from roboco.gateway.openai.response_stream import ResponseStart
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Turn
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import invalid, unavailable
+from roboco.gateway.problem import Problem, invalid, unavailable
 
 DEFAULT_PAGE: Final = 50
 MAX_PAGE: Final = 100
+_BY_VARIABLE: Final = "secret_env"
 MAX_WHOLE_PAGE: Final = 10
 """The most tasks of a page with artifacts or messages: the history of each is read."""
 REPORTED: Final = tuple(str(status) for status in TaskStatus if status.ended or status.waiting)
@@ -78,6 +80,10 @@ class TeamAgent:
             )
         self.caller.require(Scope.NOTIFY)
         variable = config.authentication.credentials if config.HasField("authentication") else None
+        if config.authentication.scheme != _BY_VARIABLE:  # else a secret in place of its name would be stored
+            raise a2a.PushNotificationNotSupportedError(
+                f"the scheme of the authentication must be {_BY_VARIABLE!r}: credentials are the name of the variable"
+            )
         return {"notify": [{"webhook": config.url, "secret_env": variable, "on": REPORTED}]}
 
     async def get(self, params: a2a.GetTaskRequest) -> a2a.Task:
@@ -103,21 +109,29 @@ class TeamAgent:
         return await self.whole(task, 0)
 
     async def tasks(self, params: a2a.ListTasksRequest) -> a2a.ListTasksResponse:
-        """Return a page of tasks, the latest change of a status first; of a context, the newest first."""
+        """Return a page of tasks, the latest change of a status first; of a context, the newest first.
+
+        It has none that is erased or that nobody can read.
+        """
         size = params.page_size if params.HasField("page_size") else DEFAULT_PAGE
         if not 0 < size <= MAX_PAGE:
             raise invalid(f"pageSize must be 1 to {MAX_PAGE}")
         size = min(size, MAX_WHOLE_PAGE) if params.include_artifacts or params.history_length else size
         found, token = await (self._of_context(params, size) if params.context_id else self._page(params, size))
         page = a2a.ListTasksResponse(next_page_token=token, page_size=size, total_size=len(found))
-        for task in found:
-            whole = params.include_artifacts
-            shown = await self.gateway.calls.histories.run(self._shown, task, params.history_length, whole)
+        for task_id in found:
+            try:
+                task, whole = await self._task(task_id), params.include_artifacts
+                shown = await self.gateway.calls.histories.run(self._shown, task, params.history_length, whole)
+            except (a2a.TaskNotFoundError, Problem, UsageError, CorruptHistory) as error:
+                if isinstance(error, Problem) and error.status != 404:
+                    raise
+                continue
             if params.status in (a2a.TaskState.TASK_STATE_UNSPECIFIED, shown.status.state):
                 page.tasks.append(shown)
         return page
 
-    async def _page(self, params: a2a.ListTasksRequest, size: int) -> tuple[list[Task], str]:
+    async def _page(self, params: a2a.ListTasksRequest, size: int) -> tuple[list[str], str]:
         filters: dict[str, Any] = {"tenant": self.caller.tenant, "team": self.team}
         if params.HasField("status_timestamp_after"):
             filters["since"] = params.status_timestamp_after.ToDatetime(tzinfo=UTC)
@@ -126,13 +140,13 @@ class TeamAgent:
             lambda: orchestrator.task_page(limit=size, cursor=params.page_token, **filters)
         )
         ids = [one.task_id for one in page.entries if context_of(shown_task_id(self.caller, one.task_id))]
-        return [await self.gateway.task(self.caller, one) for one in ids], page.cursor
+        return ids, page.cursor
 
-    async def _of_context(self, params: a2a.ListTasksRequest, size: int) -> tuple[list[Task], str]:
+    async def _of_context(self, params: a2a.ListTasksRequest, size: int) -> tuple[list[str], str]:
         chat = await chat_of_task(self.gateway, self.caller, first_task_of(params.context_id))
-        last = min(int(params.page_token), chat.tasks) if params.page_token.isdecimal() else chat.tasks
+        last = min(int(params.page_token[:9]), chat.tasks) if params.page_token.isdecimal() else chat.tasks
         numbers = range(last, max(0, last - size), -1)
-        found = [await self._task(task_id_of_branch(chat.first, number)) for number in numbers]
+        found = [task_id_of_branch(chat.first, number) for number in numbers]
         return found, str(last - size) if last > size else ""
 
     async def subscribed(self, params: a2a.SubscribeToTaskRequest) -> AcceptedTurn:

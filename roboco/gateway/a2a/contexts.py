@@ -18,6 +18,7 @@ from google.protobuf.json_format import MessageToDict
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.step import TaskStep
+from roboco.errors import StateConflict
 from roboco.gateway.answers.chats import Chat, chat_of_task, send_to_task
 from roboco.gateway.idempotency import NewTaskId
 from roboco.gateway.openai import accepting, answering
@@ -84,17 +85,24 @@ async def accept(request: TurnRequest, message: Message, found: Task | None) -> 
 
 
 async def _accept_in_context(request: TurnRequest, context_id: str) -> AcceptedTurn:
+    """Bring the message to the newest task of the context. If another one takes the next task, it follows that."""
     chat = await chat_of_task(request.gateway, request.caller, first_task_of(context_id))
+    try:
+        return await _accept_in_chat(request, chat)
+    except (Problem, StateConflict) as error:
+        if isinstance(error, Problem) and error.code != accepting.KEY_REUSED:
+            raise
+        if (await chat_of_task(request.gateway, request.caller, chat.first)).tasks <= chat.tasks:
+            raise
+    return await _accept_in_context(request, context_id)
+
+
+async def _accept_in_chat(request: TurnRequest, chat: Chat) -> AcceptedTurn:
     if not chat.tasks:
-        try:
-            options = request.task_options | {"item_id": _first_item(request)}
-            return await accepting.accept_new(replace(request, task_options=options), chat.first)
-        except Problem as problem:
-            if problem.code != accepting.KEY_REUSED:
-                raise
-        chat = replace(chat, tasks=1)  # another message has begun the context at this moment
+        options = request.task_options | {"item_id": _first_item(request)}
+        return await accepting.accept_new(replace(request, task_options=options), chat.first)
     task = await request.gateway.task(request.caller, chat.newest)
-    if task.stored_summary().team != request.team:
+    if (await request.gateway.calls.reads.run(task.stored_summary)).team != request.team:
         raise Problem(409, "conflict", "the context belongs to another agent", "begin another context")
     return await _continue(request, task, chat)
 
@@ -105,6 +113,8 @@ async def _continue(request: TurnRequest, task: Task, chat: Chat | None) -> Acce
     items = (request.item_id(task, 0), _first_item(request))
     known = [step for step in steps if step.metadata.get("item_id") in items]
     if known:
+        if known[-1].text != request.turn.prompt:
+            raise Problem(422, accepting.KEY_REUSED, "the messageId was used for another message", "use another one")
         return AcceptedTurn(task, ResponseStart(known[-1].seq))
     summary = await request.gateway.calls.reads.run(task.summary)
     if not summary.status.ended:

@@ -213,7 +213,10 @@ async def _body(request: Request) -> dict[str, Any]:
 
 def _parsed(kind: type[Message], given: dict[str, Any]) -> Message:
     """Return parameters without the fields that a later release has added."""
-    return ParseDict(given, kind(), ignore_unknown_fields=True)
+    try:
+        return ParseDict(given, kind(), ignore_unknown_fields=True)
+    except OverflowError as error:
+        raise ParseError(str(error)) from None
 
 
 async def _serve(

@@ -15,6 +15,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
 from roboco.domain.builtin_tools import CLIENT_PREFIX
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history import part as history
 from roboco.domain.history.step import OUTPUT, USER, TaskStep
 from roboco.domain.status import TaskStatus as Status
@@ -35,6 +36,10 @@ STATES: Final = {
     Status.CANCELLED: a2a.TaskState.TASK_STATE_CANCELED,
 }
 """The state by the status. A task that is paused at a limit requires input."""
+
+MAX_EXACT: Final = 2**53
+MAX_VALUE_DEPTH: Final = 24
+"""Levels of JSON in an event: protobuf reads messages of 100 levels, and an object of JSON has three."""
 
 
 class TaskEvents:
@@ -101,13 +106,32 @@ class TaskEvents:
     def _working(self, **values: Any) -> a2a.StreamResponse:
         """Return the status `working` with a value, as metadata: it is no message of the agents."""
         update = a2a.TaskStatusUpdateEvent(status=a2a.TaskStatus(state=a2a.TaskState.TASK_STATE_WORKING), **self._ids)
-        ParseDict(values, update.metadata)
+        update.metadata.CopyFrom(_value(values).struct_value)
         return a2a.StreamResponse(status_update=update)
 
 
 def data_part(value: Any) -> a2a.Part:
     """Return a part with any JSON."""
-    return a2a.Part(data=ParseDict(value, Value()), media_type="application/json")
+    return a2a.Part(data=_value(value), media_type="application/json")
+
+
+def _value(value: Any) -> Value:
+    return ParseDict(_sendable(value), Value())
+
+
+def _sendable(value: Any, depth: int = MAX_VALUE_DEPTH) -> Any:
+    """Return the value with texts for what protobuf cannot hold: integers that are no exact float, and deep JSON."""
+    match value:
+        case dict() | list() if depth == 0:
+            return canonical_json(value)
+        case dict():
+            return {name: _sendable(one, depth - 1) for name, one in value.items()}
+        case list():
+            return [_sendable(one, depth - 1) for one in value]
+        case int() if abs(value) > MAX_EXACT:
+            return str(value)
+        case _:
+            return value
 
 
 def call_value(call: history.ToolCall) -> dict[str, Any]:

@@ -170,12 +170,15 @@ async def accept_in_conversation(request: TurnRequest, found: FoundConversation,
     starts = [step.seq for step in state.steps if "item_id" in step.metadata]
     if (known := await _attempted_before(request, task, state, max(starts, default=0))) is not None:
         return known
-    first_id, _, digest = found.record.first.partition(" ")
+    position = len(earlier.history)
+    began = not state.steps[position:] or state.steps[position].text == request.turn.prompt
+    digests = dict(line.split(" ", 1) for line in found.record.first.splitlines())
     recent = not starts and state.summary.created_at >= repetition.since(request.immediate)
-    if repetition.may_repeat and first_id == item_id and (recent or repetition.key is not None):
-        if digest != repetition.digest:
+    if repetition.may_repeat and item_id in digests and (recent or repetition.key is not None):
+        if digests[item_id] != repetition.digest:
             raise _key_reused("the key was used for the first message of the conversation")
-        return AcceptedTurn(task, ResponseStart(len(earlier.history)))
+        if began:  # else another message was faster
+            return AcceptedTurn(task, ResponseStart(position))
     caller.require(Scope.CONTROL)
     if state.cursor is not None:
         return await _send(request, task, state)

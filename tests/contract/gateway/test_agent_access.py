@@ -46,6 +46,57 @@ def test_a_request_needs_a_key_its_scopes_and_its_team(rest: RestWorld) -> None:
     push = SAID | {"configuration": {"taskPushNotificationConfig": config}}
     refused = ask(rest, "plain", "SendMessage", push)
     assert refused.status_code == 403, refused.text
+    secret = ask(rest, "acme", "SendMessage", push)  # of a client that sends the secret, as A2A has it
+    assert secret.json()["error"]["code"] == -32003
+    assert "HOOK_SECRET" not in secret.text
     assert rest.client.post("/a2a/none", json={}, headers={"authorization": "acme", "A2A-Version": "1.0"}).json()[
         "error"
     ]
+
+
+def said(message_id: str, text: str, **fields: Any) -> dict[str, Any]:
+    """Return the parameters of a message in the context `ctx`."""
+    message = {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}], "contextId": "ctx", **fields}
+    return {"message": message, "configuration": {"returnImmediately": True}}
+
+
+def test_a_message_id_counts_for_one_text(rest: RestWorld) -> None:
+    rest.run(f"acme:{TASK}", says("hi"))
+    first = ask(rest, "acme", "SendMessage", said("m", "go on")).json()["result"]["task"]
+    again = ask(rest, "acme", "SendMessage", said("m", "go on")).json()["result"]["task"]
+    assert first["id"] == again["id"] == f"{TASK}_2"
+    assert ask(rest, "acme", "SendMessage", said("m", "another")).json()["error"]["code"] == -32602
+    rest.world.settle(f"acme:{TASK}_2")
+    assert ask(rest, "acme", "SendMessage", said("m", "another")).json()["error"]["code"] == -32602
+
+
+def test_an_erased_task_hides_no_other_one(rest: RestWorld) -> None:
+    rest.run(f"acme:{TASK}", says("hi"))
+    ask(rest, "acme", "SendMessage", said("m", "go on"))
+    rest.world.settle(f"acme:{TASK}_2")
+    rest.client.post(f"/v1/operations/erasures/acme:{TASK}_2", json={}, headers={"authorization": "local"})
+    rest.world.sweep()
+    for params in ({"contextId": "ctx"}, {}):
+        listed = ask(rest, "acme", "ListTasks", params).json()
+        assert [one["id"] for one in listed["result"]["tasks"]] == [TASK], listed
+
+
+@pytest.mark.parametrize(
+    "params", [{"contextId": "ctx", "pageToken": "9" * 5000}, said("m", "", parts=[{"data": 10**400}])]
+)
+def test_a_huge_number_is_a_wrong_parameter(rest: RestWorld, params: dict[str, Any]) -> None:
+    method = "SendMessage" if "message" in params else "ListTasks"
+    rest.run(f"acme:{TASK}", says("hi"))
+    answered = ask(rest, "acme", method, params)
+    assert answered.status_code == 200, answered.text
+
+
+def test_arguments_that_protobuf_cannot_hold_are_shown_as_texts(rest: RestWorld) -> None:
+    deep: Any = 1
+    for _ in range(50):
+        deep = {"a": deep}
+    rest.run(f"acme:{TASK}", says("", ("ship", {"n": 10**400, "exact": 2**53 + 1, "deep": deep})))
+    task = ask(rest, "acme", "GetTask", {"id": "ID"}, TASK).json()["result"]
+    [part] = task["status"]["message"]["parts"]
+    assert part["data"]["args"]["n"] == str(10**400)
+    assert part["data"]["args"]["exact"] == str(2**53 + 1)

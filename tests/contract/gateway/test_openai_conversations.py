@@ -125,6 +125,31 @@ def test_a_first_message_that_arrives_twice_is_one_task(rest: RestWorld) -> None
     assert respond(rest, name, "other", **key).status_code == 422
 
 
+def test_a_first_message_counts_once_though_others_came_at_the_same_moment(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, run = created(rest, "one"), rest.orchestrator.run
+    key, other = {"Idempotency-Key": "first"}, {"Idempotency-Key": "second"}
+
+    def lose(*_: object, **__: object) -> None:
+        raise TransientError("no answer")
+
+    def run_late(*args: Any, **options: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(rest.orchestrator, "run", lose)
+            assert respond(rest, name, "another", **other).status_code == 503
+        return run(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rest.orchestrator, "run", run_late)
+        first = respond(rest, name, **key).json()["id"]
+    assert respond(rest, name, **key).json()["id"] == first
+    assert texts(rest, name) == ["one", "go", "done"]
+    respond(rest, name, "another", **other)  # no first message: it is sent to the task
+    rest.world.settle(f"acme:{name.removeprefix('conv_')}")
+    assert texts(rest, name) == ["one", "go", "done", "another", "done"]
+
+
 def test_no_other_tenant_and_no_key_of_other_teams_reaches_a_conversation_without_a_task(rest: RestWorld) -> None:
     name = created(rest, "one")
     for caller in ("other", "desk"):

@@ -97,6 +97,11 @@ def test_many_pieces_and_replacements_cost_little() -> None:
     assert assembly.exceeded_limit
     with pytest.raises(ModelError):
         read([piece("a", "x" * 1_000_000)] * 3000, _Reading(ReplyAssembly(""), None))
+    again = _Reading(ReplyAssembly(""), None)
+    pieces = [piece("a", "x", append=True)] * 100_000
+    read([BEGUN, piece("a", "x" * 1_000_000), piece("a", ""), *pieces], again)
+    with pytest.raises(ModelError, match="artifacts"):
+        read([piece(f"{number}" * 1000, "") for number in range(20_000)], again)
     assert time.process_time() - began < 20
 
 
@@ -148,26 +153,47 @@ def test_a_hostile_answer_is_an_error(response: Any, text: str) -> None:
         asyncio.run(_exchange(answer, Remote()))
 
 
+def refusal(code: int) -> dict[str, Any]:
+    """Return an error of JSON-RPC."""
+    return {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "no"}}
+
+
 def test_a_refused_message_may_be_sent_again_and_another_may_not() -> None:
-    async def refuse(_: web.Request) -> web.Response:
-        return web.json_response({"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no"}})
+    for code, refused in ((-32602, 1), (-32603, 0), (-32000, 0), (-32006, 0), (None, 0)):
 
-    async def fail(_: web.Request) -> web.Response:
-        return web.Response(status=500)
+        async def answer(_: web.Request, code: int | None = code) -> web.Response:
+            return web.Response(status=500) if code is None else web.json_response(refusal(code))
 
-    for answer, refused in ((refuse, 1), (fail, 0)):
         remote = Remote()
         with pytest.raises(ServerFailure):
             asyncio.run(_exchange(answer, remote))
         assert remote.refused == refused
 
 
+@pytest.mark.parametrize("code", [-32602, -32004])
+def test_an_error_after_the_first_event_is_no_refusal(code: int) -> None:
+    methods: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        methods.append((await request.json())["method"])
+        if methods[-1] == "GetTask":
+            ended = BEGUN["task"] | DONE["statusUpdate"] | {"artifacts": [{"parts": [{"text": "x"}]}]}
+            return web.json_response({"result": ended})
+        return web.Response(text=f"data: {json.dumps({'result': BEGUN})}\n\ndata: {json.dumps(refusal(code))}\n\n")
+
+    remote = Remote()
+    assert asyncio.run(_exchange(answer, remote)) == "x"
+    assert (remote.refused, remote.known) == (0, "remote-1")
+    assert methods == ["SendStreamingMessage", "SubscribeToTask", "GetTask"]
+
+
 def test_an_agent_without_streams_is_asked_until_its_task_ends() -> None:
     methods: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
-        method = (await request.json())["method"]
-        methods.append(method)
+        body = await request.json()
+        methods.append(method := body["method"])
+        assert method != "SendMessage" or body["params"]["configuration"] == {"returnImmediately": True}
         working = {"id": "r", "status": {"state": "TASK_STATE_WORKING"}}
         ended = {"id": "r", "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [{"parts": [{"text": "done"}]}]}
         results = {"SendMessage": {"task": working}, "GetTask": working if methods.count("GetTask") < 2 else ended}
