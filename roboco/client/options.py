@@ -53,6 +53,8 @@ class SubmitOptions(MessageOptions, total=False):
     """The task's id. The same id with the same content again is the same task."""
     tenant: str | None
     """The task's tenant: its id is then TENANT:ID. A client with ROBOCO_TENANT allows only its own."""
+    item_id: str | None
+    """The id of its message, which its step keeps: the same task id with another one is refused."""
     context: dict[str, Any] | None
     """Values for the templates of the prompts, as `context.KEY`."""
     agent: str | None

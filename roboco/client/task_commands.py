@@ -16,7 +16,7 @@ from roboco.domain.history.lineage import Retry
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.step import ANSWER_FORM
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.ids import NewId, check_item_id, check_task_id, fork_item_id
+from roboco.domain.ids import NewId, check_item_id, check_own_item_id, check_task_id, fork_item_id
 from roboco.domain.inbox.answer_form import AnswerForm
 from roboco.domain.inbox.attachments import Attachments
 from roboco.domain.inbox.item import Stop, UserMessage
@@ -33,9 +33,6 @@ from roboco.engine.engine import Engine
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
-RESERVED_PREFIXES = ("answer-", "verdict-", "change-", "stop-", "fork-", "outage-", "resumed-")
-"""Prefixes of item ids that Roboco creates itself."""
-
 
 class _TaskArguments(InputModel):
     model_config = ConfigDict(strict=True)
@@ -50,13 +47,7 @@ class _ItemArguments(_TaskArguments):
 
     def checked_item_id(self, default_id: str) -> str:
         """Return the caller's item id, or else the given one. Raise UsageError if its prefix is reserved."""
-        if self.item_id is None:
-            return check_item_id(default_id)
-        if self.item_id.startswith(RESERVED_PREFIXES):
-            raise UsageError(
-                f"item_id: {self.item_id[:80]!r} has a prefix that Roboco reserves: {', '.join(RESERVED_PREFIXES)}"
-            )
-        return check_item_id(self.item_id)
+        return check_item_id(default_id) if self.item_id is None else check_own_item_id(self.item_id)
 
     def lookup(self, default_id: str) -> IdLookup:
         """Return what is known of the item's id. A Celery task id is not new: its message may be delivered again."""

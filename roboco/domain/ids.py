@@ -12,6 +12,8 @@ from roboco.errors import Forbidden, UsageError
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _TASK_ID = re.compile(rf"(?:({_TENANT.pattern}):)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,127}}")
 _ITEM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+RESERVED_PREFIXES = ("answer-", "verdict-", "change-", "stop-", "fork-", "outage-", "resumed-")
+"""Prefixes of item ids that Roboco creates itself."""
 
 
 RUN_PREFIX = "whatif-"
@@ -87,6 +89,13 @@ def check_item_id(item_id: object) -> str:
     if isinstance(item_id, str) and _ITEM_ID.fullmatch(item_id):
         return item_id
     raise UsageError(f"item id {_quoted(item_id)} is not allowed: use 1 to 64 letters, digits, '_' and '-'")
+
+
+def check_own_item_id(item_id: str) -> str:
+    """Return the id that a caller has chosen. Raise UsageError if it is invalid, or if its prefix is reserved."""
+    if item_id.startswith(RESERVED_PREFIXES):
+        raise UsageError(f"item_id: {item_id[:80]!r} has a prefix that Roboco reserves: {', '.join(RESERVED_PREFIXES)}")
+    return check_item_id(item_id)
 
 
 def step_id_at(task_id: str, seq: int) -> str:

@@ -28,7 +28,10 @@ ROWS = (
 )
 QUICK_ROWS = (*ROWS[:4], KILL)
 """The rows that each run of the checks drives."""
-KILL_SCRIPTS = ("drive_ai_chat.mjs", "drive_use_chat.mjs", "drive_ag_ui.mjs", "drive_mcp.py", "drive_fastmcp.py")
+KILL_SCRIPTS = (
+    *("drive_ai_chat.mjs", "drive_use_chat.mjs", "drive_ag_ui.mjs", "drive_mcp.py", "drive_fastmcp.py"),
+    *("drive_a2a.py", "drive_a2a.mjs"),
+)
 """The scripts with the row for which the agents worker is killed."""
 TYPED = {"agents": [{"name": "helper", "prompt": "typed", "output": SCHEMA}]}
 CLIENT_SECONDS = 300

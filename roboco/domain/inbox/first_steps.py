@@ -89,5 +89,5 @@ def _task_metadata(submission: Submission, parent: Parent | None, now: datetime)
 
 def _message_metadata(submission: Submission) -> dict[str, Any]:
     """Return the metadata of the prompt. Fields that are not set are left out."""
-    optional = {"agent": submission.agent, "by": submission.by}
+    optional = {"agent": submission.agent, "by": submission.by, "item_id": submission.item_id}
     return submission.metadata() | {name: value for name, value in optional.items() if value is not None}

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from roboco.domain.canonical_json import canonical_json, json_bytes, sha256, validated_json, well_formed
 from roboco.domain.history.priority import Priority
 from roboco.domain.history.start_time import MAX_DELAY_SECONDS
+from roboco.domain.ids import check_own_item_id
 from roboco.domain.inbox.attachments import Attachments
 from roboco.domain.inbox.imported_message import MAX_IMPORTED_BYTES, MAX_IMPORTED_MESSAGES, ImportedMessage
 from roboco.domain.notification import MAX_TARGETS, NotifyTarget
@@ -50,6 +51,8 @@ class Submission(Attachments):
     """Earlier messages, which become the first steps."""
     conversation: bool = False
     """True if the task waits for a message where it would complete."""
+    item_id: str | None = None
+    """The id of the message, which its step keeps."""
     by: CallerId | None = None
     """The identity of the caller. It is no part of the content."""
 
@@ -57,7 +60,7 @@ class Submission(Attachments):
         """Return a digest of the task's content. The same submission has the same digest."""
         content = self.metadata() | ({} if self.title is None else {"title": self.title})
         options = self.model_dump(
-            include={"artifacts", "eta", "countdown", "priority", "conversation"}, exclude_defaults=True
+            include={"artifacts", "eta", "countdown", "priority", "conversation", "item_id"}, exclude_defaults=True
         )
         content |= options
         if self.history:
@@ -74,6 +77,8 @@ def parse_submission(arguments: dict[str, Any]) -> Submission:
     submission.check()
     if not submission.prompt.strip():
         raise UsageError("prompt: is empty; describe the work for the team")
+    if submission.item_id is not None:
+        check_own_item_id(submission.item_id)
     _check_text(submission.prompt, "prompt", "; store large inputs elsewhere and name them in the prompt")
     if (size := json_bytes(submission.context)) > MAX_CONTEXT_BYTES:
         raise UsageError(f"context: has {size} bytes of JSON, at most {MAX_CONTEXT_BYTES} are possible")

@@ -17,7 +17,7 @@ from google.protobuf.json_format import MessageToDict
 
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.domain.history.step import USER, TaskStep
+from roboco.domain.history.step import TaskStep
 from roboco.errors import StateConflict
 from roboco.gateway.answers.chats import Chat, chat_of_task, send_to_task
 from roboco.gateway.idempotency import NewTaskId
@@ -33,9 +33,7 @@ from roboco.gateway.teams import team_of_fork
 
 _ITEM: Final = "a2a-"
 _FIRST: Final = "a2a-first-"
-"""The beginning of the item of a message with which a fork begins."""
-_NEW: Final = "new-"
-"""The beginning of a context that the gateway has named."""
+"""The beginning of the item of a message with which a task begins."""
 _TASK: Final = re.compile(r"a2a_([A-Za-z0-9][A-Za-z0-9-]{0,47})(?:_[1-9][0-9]{0,3})?")
 
 
@@ -80,29 +78,29 @@ async def accept(request: TurnRequest, message: Message, found: Task | None) -> 
     repetition = MessageId(request.caller, sha256(identity), identity, 0, 0.0)
     request = replace(request, turn=turn, repetition=repetition)
     if found is None:
-        return await _accept_in_context(request, context_id or f"{_NEW}{repetition.digest[:32]}", not context_id)
+        return await _accept_in_context(request, context_id or f"new-{repetition.digest[:32]}")
     if answers:
         return await answering.accept_answers(request, shown_task_id(request.caller, found.task_id))
     return await _continue(request, found, None)
 
 
-async def _accept_in_context(request: TurnRequest, context_id: str, is_new: bool) -> AcceptedTurn:
-    """`is_new` says that the context is that of this message alone. If another one takes the next task, it follows."""
+async def _accept_in_context(request: TurnRequest, context_id: str) -> AcceptedTurn:
+    """Bring the message to the newest task of the context. If another one takes the next task, it follows that."""
     chat = await chat_of_task(request.gateway, request.caller, first_task_of(context_id))
     try:
-        return await _accept_in_chat(request, chat, is_new)
+        return await _accept_in_chat(request, chat)
     except (Problem, StateConflict) as error:
         if isinstance(error, Problem) and error.code != accepting.KEY_REUSED:
             raise
-        now = await chat_of_task(request.gateway, request.caller, chat.first)
-        if is_new or now.tasks <= chat.tasks:
+        if (await chat_of_task(request.gateway, request.caller, chat.first)).tasks <= chat.tasks:
             raise
-    return await _accept_in_context(request, context_id, is_new)
+    return await _accept_in_context(request, context_id)
 
 
-async def _accept_in_chat(request: TurnRequest, chat: Chat, is_new: bool) -> AcceptedTurn:
-    if is_new or not chat.tasks:
-        return await accepting.accept_new(request, chat.first)
+async def _accept_in_chat(request: TurnRequest, chat: Chat) -> AcceptedTurn:
+    if not chat.tasks:
+        options = request.task_options | {"item_id": _first_item(request)}
+        return await accepting.accept_new(replace(request, task_options=options), chat.first)
     task = await request.gateway.task(request.caller, chat.newest)
     if (await request.gateway.calls.reads.run(task.stored_summary)).team != request.team:
         raise Problem(409, "conflict", "the context belongs to another agent", "begin another context")
@@ -112,35 +110,28 @@ async def _accept_in_chat(request: TurnRequest, chat: Chat, is_new: bool) -> Acc
 async def _continue(request: TurnRequest, task: Task, chat: Chat | None) -> AcceptedTurn:
     """Send the message to the task if it is open, else to the next one of its chat."""
     steps = await request.gateway.calls.histories.run(lambda: list(task.steps()))
-    items = (request.item_id(task, 0), f"{_FIRST}{request.repetition.digest[:32]}")
+    items = (request.item_id(task, 0), _first_item(request))
     known = [step for step in steps if step.metadata.get("item_id") in items]
     if known:
         if known[-1].text != request.turn.prompt:
             raise Problem(422, accepting.KEY_REUSED, "the messageId was used for another message", "use another one")
         return AcceptedTurn(task, ResponseStart(known[-1].seq))
     summary = await request.gateway.calls.reads.run(task.summary)
-    named = chat is not None and not chat.first.startswith(first_task_of(_NEW))
-    if chat is not None and named and chat.tasks == 1 and _is_first(steps, request.turn.prompt):
-        try:  # the first message of a context that the client has named may be this one again
-            return await accepting.accept_new(request, chat.first)
-        except Problem as problem:
-            if problem.code != accepting.KEY_REUSED:
-                raise
     if not summary.status.ended:
         return await send_to_task(request, task)
     if chat is None:
         raise UnsupportedOperationError("the task has ended: send the message with the contextId alone")
-    return await _fork(request, task, chat, items[1])
+    return await _fork(request, task, chat)
 
 
-def _is_first(steps: list[TaskStep], text: str) -> bool:
-    return bool(steps) and steps[0].text == text and sum(step.agent_name == USER for step in steps) == 1
+def _first_item(request: TurnRequest) -> str:
+    return f"{_FIRST}{request.repetition.digest[:32]}"
 
 
-async def _fork(request: TurnRequest, task: Task, chat: Chat, item_id: str) -> AcceptedTurn:
+async def _fork(request: TurnRequest, task: Task, chat: Chat) -> AcceptedTurn:
     gateway, caller = request.gateway, request.caller
     caller.require(Scope.CONTROL)
-    new = NewTaskId(caller.task_id(chat.next), repeatable=True)
+    new, item_id = NewTaskId(caller.task_id(chat.next), repeatable=True), _first_item(request)
 
     def branch_off() -> Task:
         team = team_of_fork(caller, task.team())

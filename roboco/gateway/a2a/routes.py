@@ -8,7 +8,6 @@ A stream that is not whole has no end: its client subscribes again. Errors have 
 """
 
 import json
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Final, NamedTuple, cast
@@ -44,7 +43,6 @@ from roboco.gateway.principal import Scope
 from roboco.gateway.problem import Problem, not_found, problem_of
 from roboco.gateway.teams import named_team, team_names
 
-_log = logging.getLogger(__name__)
 CARD: Final = "/.well-known/agent-card.json"
 _KINDS: Final[dict[str, type[A2AError]]] = {
     "ended": a2a.UnsupportedOperationError,
@@ -56,55 +54,47 @@ _ENDS: Final = (401, 403, 429)
 """Refusals whose status JSON-RPC keeps, as it keeps those of the server: clients and proxies act on them."""
 
 
-class Method(NamedTuple):
-    """An operation: its parameters, and its call. `streams` says that its answer is a stream."""
-
-    params: type[Message]
-    call: Callable[[TeamAgent, Any], Awaitable[Any]]
-    streams: bool = False
-
-
 async def _not_served(_: TeamAgent, params: Message) -> Any:
     if isinstance(params, a2a.GetExtendedAgentCardRequest):
         raise a2a.ExtendedAgentCardNotConfiguredError
     raise a2a.PushNotificationNotSupportedError("name a webhook in the configuration of the first message")
 
 
-METHODS: Final = {
-    "SendMessage": Method(a2a.SendMessageRequest, TeamAgent.send),
-    "SendStreamingMessage": Method(a2a.SendMessageRequest, TeamAgent.send, streams=True),
-    "GetTask": Method(a2a.GetTaskRequest, TeamAgent.get),
-    "ListTasks": Method(a2a.ListTasksRequest, TeamAgent.tasks),
-    "CancelTask": Method(a2a.CancelTaskRequest, TeamAgent.cancel),
-    "SubscribeToTask": Method(a2a.SubscribeToTaskRequest, TeamAgent.subscribed, streams=True),
-    "CreateTaskPushNotificationConfig": Method(a2a.TaskPushNotificationConfig, _not_served),
-    "GetTaskPushNotificationConfig": Method(a2a.GetTaskPushNotificationConfigRequest, _not_served),
-    "ListTaskPushNotificationConfigs": Method(a2a.ListTaskPushNotificationConfigsRequest, _not_served),
-    "DeleteTaskPushNotificationConfig": Method(a2a.DeleteTaskPushNotificationConfigRequest, _not_served),
-    "GetExtendedAgentCard": Method(a2a.GetExtendedAgentCardRequest, _not_served),
-}
+class Method(NamedTuple):
+    """An operation: its route of HTTP+JSON, parameters and call. `streams` says that its answer is a stream."""
+
+    route: str
+    params: type[Message]
+    call: Callable[[TeamAgent, Any], Awaitable[Any]] = _not_served
+    streams: bool = False
+
+
 _PUSH: Final = "/tasks/{id}/pushNotificationConfigs"
-PATHS: Final = (
-    ("POST", "/message:send", "SendMessage"),
-    ("POST", "/message:stream", "SendStreamingMessage"),
-    ("POST", "/tasks/{id}:cancel", "CancelTask"),
-    ("GET", "/tasks/{id}:subscribe", "SubscribeToTask"),
-    ("POST", "/tasks/{id}:subscribe", "SubscribeToTask"),
-    ("GET", "/tasks/{id}", "GetTask"),
-    ("GET", "/tasks", "ListTasks"),
-    ("POST", _PUSH, "CreateTaskPushNotificationConfig"),
-    ("GET", _PUSH, "ListTaskPushNotificationConfigs"),
-    ("GET", f"{_PUSH}/{{push_id}}", "GetTaskPushNotificationConfig"),
-    ("DELETE", f"{_PUSH}/{{push_id}}", "DeleteTaskPushNotificationConfig"),
-    ("GET", "/extendedAgentCard", "GetExtendedAgentCard"),
-)
+_PUSH_CONFIG: Final = f"{_PUSH}/{{push_id}}"
+METHODS: Final = {
+    "SendMessage": Method("POST /message:send", a2a.SendMessageRequest, TeamAgent.send),
+    "SendStreamingMessage": Method("POST /message:stream", a2a.SendMessageRequest, TeamAgent.send, streams=True),
+    "CancelTask": Method("POST /tasks/{id}:cancel", a2a.CancelTaskRequest, TeamAgent.cancel),
+    "SubscribeToTask": Method(
+        "GET POST /tasks/{id}:subscribe", a2a.SubscribeToTaskRequest, TeamAgent.subscribed, streams=True
+    ),
+    "GetTask": Method("GET /tasks/{id}", a2a.GetTaskRequest, TeamAgent.get),
+    "ListTasks": Method("GET /tasks", a2a.ListTasksRequest, TeamAgent.tasks),
+    "CreateTaskPushNotificationConfig": Method(f"POST {_PUSH}", a2a.TaskPushNotificationConfig),
+    "ListTaskPushNotificationConfigs": Method(f"GET {_PUSH}", a2a.ListTaskPushNotificationConfigsRequest),
+    "GetTaskPushNotificationConfig": Method(f"GET {_PUSH_CONFIG}", a2a.GetTaskPushNotificationConfigRequest),
+    "DeleteTaskPushNotificationConfig": Method(f"DELETE {_PUSH_CONFIG}", a2a.DeleteTaskPushNotificationConfigRequest),
+    "GetExtendedAgentCard": Method("GET /extendedAgentCard", a2a.GetExtendedAgentCardRequest),
+}
+"""The operations. Their routes are tried in this order."""
 
 
 def routes() -> list[Route]:
     """Return the routes."""
-    bound = [Route(f"/a2a/{{team}}{path}", _rest(METHODS[name]), methods=[verb]) for verb, path, name in PATHS]
     cards = [Route(CARD, _card), Route(f"/a2a/{{team}}{CARD}", _card)]
-    return [*cards, *bound, Route("/a2a/{team}", _rpc, methods=["POST"])]
+    bound = [(one.route.split(), _rest(one)) for one in METHODS.values()]
+    by_path = [Route(f"/a2a/{{team}}{path}", serve, methods=verbs) for (*verbs, path), serve in bound]
+    return [*cards, *by_path, Route("/a2a/{team}", _rpc, methods=["POST"])]
 
 
 async def _card(request: Request) -> Response:
@@ -131,7 +121,7 @@ def card_of(team: Team, name: str, url: str) -> a2a.AgentCard:
         name=name,
         description=team.description or f"The team {name}: {', '.join(agent.name for agent in team.agents)}.",
         version="1",
-        capabilities=a2a.AgentCapabilities(streaming=True, push_notifications=True),
+        capabilities=a2a.AgentCapabilities(streaming=True),
         supported_interfaces=[
             a2a.AgentInterface(url=url, protocol_binding=binding, protocol_version=PROTOCOL_VERSION_CURRENT)
             for binding in ("JSONRPC", "HTTP+JSON")

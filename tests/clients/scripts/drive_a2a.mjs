@@ -2,7 +2,7 @@
 
 import { SendMessageRequest, TaskState } from "@a2a-js/sdk"
 import { ClientFactory } from "@a2a-js/sdk/client"
-import { HELLO, LONG_TEXT, TWO, WEATHER, drive, endless, expect, weather } from "./rows.mjs"
+import { HELLO, LONG_TEXT, PLACE, TWO, WEATHER, answerTo, drive, endless, expect, hundred, killWorker, weather } from "./rows.mjs"
 
 const root = process.env.OPENAI_BASE_URL.replace("/openai/v1", "")
 const connected = team => new ClientFactory().createFromUrl(`${root}/a2a/${team}/.well-known/agent-card.json`, "")
@@ -14,6 +14,7 @@ const said = (part, ids = {}) => SendMessageRequest.fromJSON({
 class Read {
   artifacts = new Map()
   pieces = 0
+  replaced = 0
   add({ payload: { $case, value } }) {
     if ($case === "task") [this.id, this.context] = [value.id, value.contextId]
     if ($case === "statusUpdate") {
@@ -24,7 +25,8 @@ class Read {
       const { artifactId, name, parts } = value.artifact
       const before = value.append ? this.artifacts.get(artifactId).text : ""
       this.pieces += 1
-      this.artifacts.set(artifactId, { name, text: before + parts.map(({ content }) => content.value).join("") })
+      if (this.artifacts.get(artifactId)?.text && !value.append) this.replaced += 1
+      this.artifacts.set(artifactId, { name, parts, text: before + parts.map(({ content }) => content.value).join("") })
     }
   }
   async all(events) {
@@ -43,6 +45,38 @@ await drive({
     const client = await connected("line")
     const read = await new Read().all(client.sendMessageStream(said("a long one")))
     expect([[...read.artifacts.values()].map(({ name }) => name), read.texts[0], read.pieces > 6], [["first", "second"], LONG_TEXT, true])
+  },
+  async "structured output"() {
+    const read = await new Read().all((await connected("typed")).sendMessageStream(said("warm, as JSON")))
+    expect([...read.artifacts.values()].flatMap(({ parts }) => parts).flatMap(({ content }) => (content.$case === "data" ? [content.value] : [])), [PLACE])
+  },
+  async failure() {
+    const client = await connected("desk")
+    const failed = await new Read().all(client.sendMessageStream(said("fail")))
+    expect([failed.state, failed.calls.join("").includes("the model refuses")], [TaskState.TASK_STATE_FAILED, true])
+    const again = await new Read().all(client.sendMessageStream(said("again", { contextId: failed.context })))
+    expect(again.texts.at(-1).endsWith(": again"), true)
+  },
+  async "killed worker"() {
+    const client = await connected("desk")
+    const read = new Read()
+    for await (const event of client.sendMessageStream(said("a long one"))) {
+      read.add(event)
+      if (read.pieces === 1) await killWorker()
+    }
+    expect([read.texts, read.replaced > 0, read.state], [[LONG_TEXT], true, TaskState.TASK_STATE_COMPLETED])
+  },
+  async "a hundred runs"() {
+    const client = await connected("desk")
+    await Promise.all(hundred("@a2a-js/sdk").map(async text => {
+      const message = said(text)
+      const read = await new Read().all(client.sendMessageStream(message)).catch(async error => {
+        if (!/503|repeat the request/.test(error.message)) throw error // else the line of calls is full: sent again, it counts once
+        await new Promise(resolve => setTimeout(resolve, 5000))
+        return new Read().all(client.sendMessageStream(message))
+      })
+      expect(read.texts, [answerTo(text)])
+    }))
   },
   async resume() {
     const client = await connected("desk")

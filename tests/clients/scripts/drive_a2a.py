@@ -16,8 +16,22 @@ from a2a.types import (
     SubscribeToTaskRequest,
     TaskState,
 )
+from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict, ParseDict
-from rows import FUNCTION, HELLO, LONG_TEXT, WEATHER, drive, endless, expect, weather
+from rows import (
+    FUNCTION,
+    HELLO,
+    LONG_TEXT,
+    PLACE,
+    WEATHER,
+    answer_to,
+    drive,
+    endless,
+    expect,
+    hundred,
+    kill_worker,
+    weather,
+)
 
 URL = os.environ["OPENAI_BASE_URL"].replace("/openai/v1", "/a2a")
 BINDING = os.environ["A2A_BINDING"]
@@ -47,6 +61,7 @@ class Read:
         self.artifacts: dict[str, tuple[str, list[str]]] = {}
         self.id = self.context = ""
         self.state, self.calls, self.pieces = 0, [], 0
+        self.why, self.outputs, self.replaced = "", [], 0
 
     def add(self, event: StreamResponse) -> None:
         """Apply an event."""
@@ -54,11 +69,15 @@ class Read:
             self.id, self.context = event.task.id, event.task.context_id
         elif event.HasField("status_update"):
             self.state = event.status_update.status.state
-            self.calls = [MessageToDict(part.data) for part in event.status_update.status.message.parts]
+            parts = event.status_update.status.message.parts
+            self.calls = [MessageToDict(part.data) for part in parts]
+            self.why = "".join(part.text for part in parts)
         elif event.HasField("artifact_update"):
             update = event.artifact_update
             name, texts = self.artifacts.get(update.artifact.artifact_id, (update.artifact.name, []))
             self.pieces += 1
+            self.outputs += [MessageToDict(part)["data"] for part in update.artifact.parts if part.HasField("data")]
+            self.replaced += bool(texts) and not update.append
             kept = texts if update.append else []
             self.artifacts[update.artifact.artifact_id] = name, [*kept, *(part.text for part in update.artifact.parts)]
 
@@ -133,9 +152,54 @@ async def _cancel() -> None:
     expect(read.state, TaskState.TASK_STATE_CANCELED)
 
 
+async def _structured() -> None:
+    async with connected("typed") as client:
+        expect((await Read().all(client.send_message(said("warm, as JSON")))).outputs, [PLACE])
+
+
+async def _failure() -> None:
+    async with connected("desk") as client:
+        failed = await Read().all(client.send_message(said("fail")))
+        expect([failed.state, "the model refuses" in failed.why], [TaskState.TASK_STATE_FAILED, True])
+        again = await Read().all(client.send_message(said("again", contextId=failed.context)))
+        expect(again.texts[-1].endswith(": again"), True)
+
+
+async def _killed_worker() -> None:
+    read = Read()
+    async with connected("desk") as client:
+        async for event in client.send_message(said("a long one")):
+            read.add(event)
+            if read.pieces == 1:
+                await asyncio.to_thread(kill_worker)
+    expect([read.texts, read.replaced > 0, read.state], [[LONG_TEXT], True, TaskState.TASK_STATE_COMPLETED])
+
+
+async def _hundred() -> None:
+    async def one(client: Client, prompt: str) -> None:
+        message = said(prompt)
+        try:
+            read = await Read().all(client.send_message(message))
+        except (
+            A2AError
+        ) as error:  # the calls of all clients wait in one line, which is full: sent again, it counts once
+            if "503" not in str(error) and "repeat the request" not in str(error):
+                raise
+            await asyncio.sleep(5)
+            read = await Read().all(client.send_message(message))
+        expect(read.texts, [answer_to(prompt)])
+
+    async with connected("desk") as client:
+        await asyncio.gather(*(one(client, prompt) for prompt in hundred(os.environ["A2A_NAME"])))
+
+
 ROWS = {
     "plain": _plain,
     "stream": _stream,
+    "structured output": _structured,
+    "failure": _failure,
+    "killed worker": _killed_worker,
+    "a hundred runs": _hundred,
     "resume": _resume,
     "tools": _tools,
     "history": _history,

@@ -1,6 +1,7 @@
 """The client of a2a-sdk, unmodified, by both bindings, before two gateways and workers that are killed."""
 
 import asyncio
+import base64
 import json
 import uuid
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -14,11 +15,13 @@ import httpx
 import pytest
 from a2a.client import Client, ClientConfig, create_client
 from a2a.types import (
+    AuthenticationInfo,
     CancelTaskRequest,
     GetTaskRequest,
     ListTasksRequest,
     Message,
     Part,
+    PushNotificationNotSupportedError,
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
@@ -26,28 +29,42 @@ from a2a.types import (
     SubscribeToTaskRequest,
     TaskNotCancelableError,
     TaskNotFoundError,
+    TaskPushNotificationConfig,
     TaskState,
     UnsupportedOperationError,
 )
 from google.protobuf.json_format import MessageToDict, ParseDict
 
+from roboco.notifications.webhook_signature import signature_headers
 from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess, answer, openai_gateway, write_teams
-from tests.support.stack import Stack
+from tests.support.servers.hook_server import HookServer
+from tests.support.stack import Stack, until
 from tests.unit.gateway.answers.test_streams import RemoteTask
 
 pytestmark = pytest.mark.workers
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
 HELLO = "helper answers message 1: Hello"
+SECRET = "whsec_" + base64.b64encode(b"secret of the receiver").decode()
 
 
 @pytest.fixture(scope="module")
-def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[GatewayProcess]]:
+def hooks() -> Iterator[HookServer]:
+    """Yield a receiver of webhooks."""
+    with HookServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateways(tmp_path_factory: pytest.TempPathFactory, hooks: HookServer) -> Iterator[list[GatewayProcess]]:
     """Yield two gateways before workers of this module, which it kills."""
     folder: Path = tmp_path_factory.mktemp("stack")
-    with Stack(folder, teams_dir=write_teams(folder / "teams")) as stack:
-        stack.model.script(answer)
-        with openai_gateway(stack) as one, openai_gateway(stack) as other:
-            yield [one, other]
+    allowlist = {"webhooks": (hooks.url,), "webhook_env": ("HOOK_SECRET",)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOOK_SECRET", SECRET)
+        with Stack(folder, teams_dir=write_teams(folder / "teams"), allowlist=allowlist) as stack:
+            stack.model.script(answer)
+            with openai_gateway(stack) as one, openai_gateway(stack) as other:
+                yield [one, other]
 
 
 @asynccontextmanager
@@ -121,6 +138,18 @@ def test_a_message_that_arrives_twice_counts_once(gateways: list[GatewayProcess]
             [three, four] = [await task_of(client.send_message(again)) for _ in range(2)]
             assert three.id == four.id != one.id
             assert three.texts == four.texts == [("helper", "helper answers message 2: Hello")]
+            named = uuid.uuid4().hex
+            first, equal = (said(text("Hello"), contextId=named) for _ in range(2))
+            [five, six, seven] = [await task_of(client.send_message(sent)) for sent in (first, first, equal)]
+            assert five.id == six.id != seven.id
+            assert five.texts == six.texts == [("helper", HELLO)]
+            assert seven.texts == three.texts
+            both = [said(text(words), contextId=uuid.uuid4().hex) for words in ("one", "two")]
+            both[1].message.context_id = both[0].message.context_id
+            await asyncio.gather(*(task_of(client.send_message(sent)) for sent in both))
+            context = ListTasksRequest(context_id=both[0].message.context_id, history_length=9)
+            listed = [message for one in (await client.list_tasks(context)).tasks for message in one.history]
+            assert sorted(message.parts[0].text for message in listed) == ["one", "two"]
 
     run(drive())
 
@@ -177,6 +206,64 @@ def test_a_task_is_canceled_once_and_failures_are_shown(gateways: list[GatewayPr
         async with connected(gateways[0], "line", binding) as client:
             with pytest.raises(TaskNotFoundError):
                 await client.get_task(GetTaskRequest(id=failed.id))
+
+    run(drive())
+
+
+def test_the_webhook_of_a_first_message_hears_of_a_wait_and_of_the_end(
+    gateways: list[GatewayProcess], hooks: HookServer
+) -> None:
+    def posted(task_id: str) -> list[tuple[str, str]]:
+        found = []
+        for request in hooks.posted:
+            name, second = request.headers["webhook-id"], request.headers["webhook-timestamp"]
+            assert signature_headers(name, int(second), request.body, SECRET).items() <= request.headers.items()
+            body = json.loads(request.body)
+            found += [(name, body["type"])] if body["data"]["task_id"] == task_id else []
+        return found
+
+    async def drive() -> None:
+        config = TaskPushNotificationConfig(url=hooks.url)
+        config.authentication.CopyFrom(AuthenticationInfo(scheme="secret_env", credentials="HOOK_SECRET"))
+        options = SendMessageConfiguration(task_push_notification_config=config)
+        async with connected(gateways[0], "guarded", "HTTP+JSON") as client:
+            request = said(text("add"))
+            request.configuration.CopyFrom(options)
+            asked = await task_of(client.send_message(request))
+            await task_of(client.send_message(request))
+            [call] = [MessageToDict(part.data) for part in asked.asks]
+            await asyncio.to_thread(until, lambda: posted(asked.id), 30, "the wait is reported")
+            reply = said(data(callId=call["callId"], approved=True), taskId=asked.id)
+            await task_of(client.send_message(reply))
+            await asyncio.to_thread(until, lambda: len(dict(posted(asked.id))) == 2, 30, "the end is reported")
+            assert list(dict(posted(asked.id)).values()) == ["task.approval", "task.completed"]
+            for late in (said(text("add"), taskId=asked.id), said(text("add"), contextId=asked.context_id)):
+                late.configuration.CopyFrom(options)
+                with pytest.raises(PushNotificationNotSupportedError):
+                    await task_of(client.send_message(late))
+            config.task_id = asked.id
+            with pytest.raises(PushNotificationNotSupportedError):
+                await client.create_task_push_notification_config(config)
+
+    run(drive())
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_a_message_while_the_task_works_is_read_after_the_step(gateways: list[GatewayProcess], binding: str) -> None:
+    async def drive() -> None:
+        seen: list[StreamResponse] = []
+        async with connected(gateways[0], "desk", binding) as client, connected(gateways[1], "desk", binding) as other:
+            async for event in client.send_message(said(text("a slow and long answer"))):
+                seen.append(event)
+                if len(seen) == 8:
+                    steer = said(text("two"), taskId=seen[0].task.id)
+                    both = [asyncio.create_task(task_of(one.send_message(steer))) for one in (client, other)]
+            texts = [("helper", "".join(LONG_ANSWER)), ("helper", "helper answers message 2: two")]
+            assert RemoteTask(seen).texts == texts
+            read = await client.get_task(GetTaskRequest(id=seen[0].task.id))
+            assert [message.parts[0].text for message in read.history] == ["a slow and long answer", "two"]
+            for later in await asyncio.gather(*both):
+                assert (later.id, later.state, later.texts) == (read.id, read.status.state, texts[1:])
 
     run(drive())
 

@@ -64,6 +64,7 @@ def test_a_submission_is_parsed() -> None:
         "notify": [],
         "history": [],
         "conversation": False,
+        "item_id": None,
         "by": None,
     }
 
@@ -77,6 +78,8 @@ def test_a_submission_is_parsed() -> None:
         ({"countdown": -1}, "countdown: "),
         ({"eta": 5}, "eta: "),
         ({"priority": "urgent"}, "priority: "),
+        ({"item_id": "answer-c1"}, "item_id: 'answer-c1' has a prefix"),
+        ({"item_id": "../a"}, "item id .* is not allowed"),
         ({"prompt": 5}, r"prompt: .* \(found 5\)"),
         ({"prompt": ""}, "prompt: "),
         ({"prompt": " \n"}, "prompt: is empty"),
@@ -111,7 +114,7 @@ def test_an_invalid_argument_is_named(changes: dict[str, Any], message: str) -> 
 def test_the_digest_depends_only_on_the_work() -> None:
     submission = parse_submission(GOOD)
     assert submission.digest() == parse_submission(dict(reversed(GOOD.items()))).digest()
-    for changes in ({"prompt": "stop"}, {"context": {"a": 1}}, {"agent": "one"}):
+    for changes in ({"prompt": "stop"}, {"context": {"a": 1}}, {"agent": "one"}, {"item_id": "m"}):
         assert parse_submission(GOOD | changes).digest() != submission.digest()
     for changes in ({"task_id": "t2"}, {"team": "other"}):
         assert parse_submission(GOOD | changes).digest() == submission.digest()
