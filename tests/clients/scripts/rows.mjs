@@ -1,4 +1,5 @@
 // Runs rows of a client's script, and prints a line of JSON for each, as rows.py does.
+import { isDeepStrictEqual } from "node:util"
 
 export const HELLO = "helper answers message 1: Hello"
 export const TWO = "helper answers message 2: two"
@@ -15,8 +16,11 @@ export const answerTo = prompt => `helper answers message 1: ${prompt}`
 export const killWorker = () => fetch(process.env.KILL)
 export const weather = ({ city }) => `sun in ${city}`
 
+const plain = value => JSON.parse(JSON.stringify([value]))
+
+/** Throw an error if the values differ as JSON. Members of objects have no order. */
 export function expect(found, expected) {
-  if (JSON.stringify(found) !== JSON.stringify(expected)) {
+  if (!isDeepStrictEqual(plain(found), plain(expected))) {
     throw new Error(`${JSON.stringify(found)} is not ${JSON.stringify(expected)}`)
   }
 }
