@@ -25,6 +25,7 @@ from pydantic import TypeAdapter
 
 from roboco.client.task import Task
 from roboco.client.task_result import TaskResult
+from roboco.client.team_details import TeamDetails, team_details
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import ToolCall
 from roboco.domain.ids import qualified_id
@@ -59,14 +60,6 @@ _RESULT: Final = {
     },
     "required": ["task_id", "status", "text"],
 }
-_TEAM_INPUT: Final = {
-    "type": "object",
-    "properties": {
-        "prompt": {"type": "string", "description": "The message for the team."},
-        "context": {"type": "object", "description": "Values for the templates of the team's prompts."},
-    },
-    "required": ["prompt"],
-}
 _ACTIONS: Final = ("status", "wait", "approve", "deny", "answer", "stop")
 _TASK_INPUT: Final = {
     "type": "object",
@@ -84,6 +77,19 @@ _DECISION: Final = {
     "properties": {"approve": {"type": "boolean", "title": "Approve the call"}, "reason": {"type": "string"}},
     "required": ["approve"],
 }
+
+
+def _team_tool(team: TeamDetails) -> mcp.Tool:
+    """Return the tool of a team. Its context has the values that the team's prompts use."""
+    context = team.context_schema | {"description": "Values for the templates of the team's prompts."}
+    properties = {"prompt": {"type": "string", "description": "The message for the team."}, "context": context}
+    required = ["prompt", "context"] if context.get("required") else ["prompt"]
+    return mcp.Tool(
+        name=team.name,
+        description=team.description or f"Runs the team {team.name}: {', '.join(one.name for one in team.agents)}.",
+        input_schema={"type": "object", "properties": properties, "required": required},
+        output_schema=_RESULT,
+    )
 
 
 class TeamTools:
@@ -109,16 +115,9 @@ class TeamTools:
     async def _list_tools(self, ctx: Context, _: mcp.PaginatedRequestParams | None) -> mcp.ListToolsResult:
         caller = await self.caller(ctx, Scope.READ)
         with errors_of_requests():
-            teams = await self.gateway.calls.reads.run(lambda: list(usable_teams(self.gateway, caller)))
-        tools = [
-            mcp.Tool(
-                name=name,
-                description=team.description or f"Runs the team {name}: {', '.join(one.name for one in team.agents)}.",
-                input_schema=_TEAM_INPUT,
-                output_schema=_RESULT,
+            tools = await self.gateway.calls.reads.run(
+                lambda: [_team_tool(team_details(*one)) for one in usable_teams(self.gateway, caller)]
             )
-            for name, team in teams
-        ]
         about = "Reads, waits for, decides, answers or stops a task that a team's tool has begun."
         own = mcp.Tool(name=TASK_TOOL, description=about, input_schema=_TASK_INPUT, output_schema=_RESULT)
         return mcp.ListToolsResult(tools=[*tools, own])

@@ -1,5 +1,6 @@
 """Requests of chats and of MCP clients that are hostile, or beyond the rights and limits of their caller."""
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,16 @@ def test_an_error_of_a_server_shows_mcp_clients_no_address(
 
 def test_an_mcp_client_without_the_scope_is_refused_in_words(rest: RestWorld) -> None:
     assert '"message":"this key lacks the scope \'read\'' in call_mcp(rest, "tools/list", "none").text
+
+
+def test_the_context_of_an_mcp_tool_has_what_the_prompts_of_its_team_use(rest: RestWorld) -> None:
+    stream = call_mcp(rest, "tools/list").text
+    tools = json.loads(stream[stream.index("{") :])["result"]["tools"]
+    schemas = {one["name"]: one["inputSchema"] for one in tools}
+    found = schemas["desk"]["properties"]["context"]
+    assert found["properties"] == {"customer": {"type": "object", "properties": {"name": {}}}}
+    assert ("context" in schemas["desk"]["required"]) == ("required" in found)
+    assert schemas["lab"]["properties"]["context"]["properties"] == {}
 
 
 def test_a_message_to_a_task_that_is_paused_at_a_limit_is_refused(rest: RestWorld) -> None:
