@@ -15,6 +15,8 @@ sentence ::= [A-Z] character{10,400} [a-z] [.!?]
 character ::= [^.!?\n*#:;_()]
 """
 """At most three whole sentences: without limits a tiny model writes lists of numbers, and is cut off in them."""
+MAX_TOKENS: Final = 512
+"""The longest reply, for requests without this grammar: a call or an output may have texts without an end."""
 
 
 def main() -> None:
@@ -33,6 +35,7 @@ def main() -> None:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.use_jinja = True
     if Path(options.model).name == MODEL_FILE:  # no request names these; one with a schema has its own grammar
+        params.n_predict = MAX_TOKENS
         sampling = params.sampling
         sampling.temp, sampling.min_p = 0.2, 0.1
         sampling.penalty_repeat, sampling.penalty_last_n = 1.1, 256

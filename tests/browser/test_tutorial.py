@@ -42,6 +42,8 @@ class Terminals:
             if one.page == GUIDES / "tutorial.md":
                 (folder / one.name).write_text(one.text)
         self.folder = folder
+        self.agents = "4711"
+        """The process that the tutorial kills."""
         self.site = free_port()
         self._opened = ExitStack()
         self.environment = environment(folder, model_url)
@@ -53,14 +55,15 @@ class Terminals:
         A later step of a terminal has the variables that an earlier one has read there.
         """
         read = ". .roboco/dev/env\n" if (self.folder / ".roboco/dev/env").exists() else ""
-        return ["bash", "-euo", "pipefail", "-c", read + example("step", step).replace("8000", str(self.site))]
+        text = example("step", step).replace("8000", str(self.site)).replace("4711", self.agents)
+        return ["bash", "-euo", "pipefail", "-c", read + text]
 
-    def run(self, step: str, **variables: str) -> str:
+    def run(self, step: str) -> str:
         """Return the output of a step."""
         done = subprocess.run(
             self.command(step),
             cwd=self.folder,
-            env=self.environment | variables,
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=180,
@@ -109,8 +112,8 @@ def test_every_command_of_the_tutorial_works(terminals: Terminals, browser: Brow
     [line] = [one for one in terminals.run("paid").splitlines() if "order 17: 24.9 euros" in one]
     terminals.start("site", "Serving HTTP")
     check_page(terminals, browser)
-    agents = re.findall(r"agents is ready, process (\d+)", terminals.log("dev"))[-1]
-    assert "".join(LETTER) in " ".join(terminals.run("kill", AGENTS=agents).split())
+    terminals.agents = re.findall(r"agents is ready, process (\d+)", terminals.log("dev"))[-1]
+    assert "".join(LETTER) in " ".join(terminals.run("kill").split())
     until(lambda: "agents ended with code -9" in terminals.log("dev"), 60, "the worker was killed")
     assert terminals.run("paid").count(line) == 1
     terminals.run("compose")
@@ -120,7 +123,7 @@ def test_every_command_of_the_tutorial_works(terminals: Terminals, browser: Brow
 
 
 def check_page(terminals: Terminals, browser: Browser) -> None:
-    """Write to the desk on the page of the tutorial. Redis is emptied meanwhile: the text of the clerk stays."""
+    """Write to the desk on the page of the tutorial. Redis is emptied in the middle of the letter."""
     found = re.search(r"web view +(http://127\.0\.0\.1:\d+)/", terminals.log("dev"))
     assert found is not None
     page = browser.new_page()
@@ -133,5 +136,5 @@ def check_page(terminals: Terminals, browser: Browser) -> None:
     with redis.Redis.from_url(address[1]) as connection:
         connection.flushall()
     expect(page.locator("#state")).to_have_text("completed", timeout=60_000)
-    expect(page.locator("#letter")).to_have_text(re.compile(r"^I have read: [^.]*24\.9[^.]*" + "".join(LETTER) + "$"))
+    expect(page.locator("#letter")).to_have_text("".join(LETTER))
     page.close()

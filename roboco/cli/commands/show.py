@@ -8,7 +8,7 @@ import click
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal import options
 from roboco.cli.terminal.current_summary import check_complete, current_summary
-from roboco.cli.terminal.format import agent_usage, call_count, cost_suffix, status_colour, step_usage
+from roboco.cli.terminal.format import agent_usage, call_count, cost_suffix, counted, status_colour, step_usage
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
@@ -61,9 +61,9 @@ def _print(
     style = status_colour(summary.status)
     reason = f" · {summary.reason}" if summary.reason else ""
     screen.line(("── ", style), (summary.status, f"bold {style}"), (reason, "dim"))
-    used = f"{summary.steps} steps · {summary.tokens_in} tokens in, {summary.tokens_out} out{cost_suffix(summary.cost)}"
+    tokens = f"{summary.tokens_in} tokens in, {summary.tokens_out} out{cost_suffix(summary.cost)}"
     seconds = (summary.updated_at - summary.created_at).total_seconds()
-    screen.line((f"   {used} · {seconds:.1f} s", "dim"))
+    screen.line((f"   {counted(summary.steps, 'step')} · {tokens} · {seconds:.1f} s", "dim"))
     for name, spent in summary.agents.items():
         screen.line((f"   {name}: {agent_usage(spent)}", "dim"))
     for name, spent in summary.tools.items():

@@ -12,7 +12,7 @@ from typing import Any
 
 from roboco.cli.interactive.receipts import describe_connection_end
 from roboco.cli.interactive.tool_view import INDENT, ToolView
-from roboco.cli.terminal.format import agent_usage, cost_suffix
+from roboco.cli.terminal.format import agent_usage, cost_suffix, counted
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.decision.decide import STOPPED
@@ -187,7 +187,7 @@ class LiveView:
                 self._note(f"starts again (attempt {event.attempt}, discard the text above): {event.reason}", "yellow")
                 self._attempt, self._text_so_far = event.attempt, ""
             case StreamReset():
-                self._note(f"set up again from the workspace, which holds {event.steps} steps", "yellow")
+                self._note(f"set up again from the workspace, which holds {counted(event.steps, 'step')}", "yellow")
             case ToolUnknown():
                 self._note(f"{event.tool_name}: {event.reason}", "yellow")
             case SubTaskStarted():
