@@ -19,7 +19,7 @@ from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.step import TaskStep
 from roboco.errors import StateConflict
-from roboco.gateway.answers.chats import Chat, chat_of_task, send_to_task
+from roboco.gateway.answers.chats import Chat, chat_of_task, grown, send_to_task
 from roboco.gateway.idempotency import NewTaskId
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
@@ -92,7 +92,7 @@ async def _accept_in_context(request: TurnRequest, context_id: str) -> AcceptedT
     except (Problem, StateConflict) as error:
         if isinstance(error, Problem) and error.code != accepting.KEY_REUSED:
             raise
-        if (await chat_of_task(request.gateway, request.caller, chat.first)).tasks <= chat.tasks:
+        if await grown(chat) is None:
             raise
     return await _accept_in_context(request, context_id)
 

@@ -11,6 +11,7 @@ its message has the same inbox item, or is that of the newest branch, and counts
 twice has two branches.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -74,6 +75,19 @@ async def chat_of(gateway: Gateway, caller: Principal, team: str, chat: str) -> 
 async def chat_of_task(gateway: Gateway, caller: Principal, first: str) -> Chat:
     """Return the chat that begins with this task."""
     return Chat(gateway, caller, first, await gateway.calls.reads.run(_count, gateway, caller, first))
+
+
+async def grown(chat: Chat) -> Chat | None:
+    """Return the chat with the task that another request begins at this moment, or None after 0.75 s.
+
+    The first step of a task makes its id known, and the summary, by which tasks are counted, follows.
+    """
+    for pause in (0.0, 0.05, 0.2, 0.5):
+        await asyncio.sleep(pause)
+        now = await chat_of_task(chat.gateway, chat.caller, chat.first)
+        if now.tasks > chat.tasks:
+            return now
+    return None
 
 
 def _count(gateway: Gateway, caller: Principal, first: str) -> int:
@@ -144,8 +158,7 @@ async def _accept_in_branch(
             if isinstance(error, Problem) and error.code != accepting.KEY_REUSED:
                 raise
             refused = error
-    now = await chat_of_task(chat.gateway, chat.caller, chat.first)
-    if now.tasks <= chat.tasks:
+    if (now := await grown(chat)) is None:
         raise refused
     return await _accept_in_branch(request, repetition, now, previous, again)
 

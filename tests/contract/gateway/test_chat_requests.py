@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from roboco.errors import TransientError
+from roboco.gateway.answers import chats
 from roboco.gateway.answers.chats import Chat, Message, accept, chat_of
 from roboco.gateway.answers.ids import first_task_id
 from roboco.gateway.openai.accepting import TurnRequest
@@ -112,6 +113,17 @@ def test_an_error_of_a_server_shows_mcp_clients_no_address(
 
 def test_an_mcp_client_without_the_scope_is_refused_in_words(rest: RestWorld) -> None:
     assert '"message":"this key lacks the scope \'read\'' in call_mcp(rest, "tools/list", "none").text
+
+
+def test_a_task_of_another_request_counts_once_its_summary_is_stored(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter([0, 0, 1])
+    monkeypatch.setattr(chats, "_count", lambda *_: next(counts))
+    assert rest.client.portal is not None
+    found = rest.client.portal.call(chats.grown, Chat(rest.app.state.gateway, CALLERS["acme"], "c", 0))
+    assert found is not None
+    assert found.newest == "c"
 
 
 def test_the_context_of_an_mcp_tool_has_what_the_prompts_of_its_team_use(rest: RestWorld) -> None:
