@@ -81,26 +81,37 @@ def _found(index: MemoryIndex, question: str) -> list[int]:
 
 
 def _times(facts: Any, embedder: Embedder | None) -> str:
-    """Return the time of the first search, and the median of the later ones, each the best of five times."""
+    """Return the time of the first search, and the median of the later ones, each the best of five questions.
+
+    They differ by a number: a process keeps the vectors of texts that it has met.
+    """
     asked = [ask for pairs in facts["seen"].values() for _, ask in pairs]
+
+    def search(ask: str, number: int) -> object:
+        return _found(index, f"{ask} ({number})")
+
+    def embed(ask: str, number: int) -> object:
+        assert embedder is not None
+        return embedder.query(f"{ask} [{number}]")
+
     texts = [f"{text} ({number})" for number, text in enumerate(_talk(facts, LONG_STEPS))]
     with tempfile.TemporaryDirectory() as folder:
         index = _index(texts, Path(folder), embedder)
-        first = _milliseconds(lambda: _found(index, asked[0]), 1)
-        later = _median([_milliseconds(partial(_found, index, ask)) for ask in asked])
-    query = _median([_milliseconds(partial(embedder.query, ask)) for ask in asked]) if embedder else (0, 0)
+        first = _milliseconds(partial(search, asked[0]), 1)
+        later = _median([_milliseconds(partial(search, ask)) for ask in asked])
+    query = _median([_milliseconds(partial(embed, ask)) for ask in asked]) if embedder else (0, 0)
     return (
         f"{LONG_STEPS:,} steps, first search {first[0] / 1000:.1f} s ({first[1] / 1000:.1f} s CPU), later ones "
         f"{later[0]:.1f} ms ({later[1]:.1f} ms CPU), of which the query's vector {query[0]:.1f} ms ({query[1]:.1f} ms)"
     )
 
 
-def _milliseconds(run: Callable[[], object], times: int = 5) -> tuple[float, float]:
+def _milliseconds(run: Callable[[int], object], times: int = 5) -> tuple[float, float]:
     """Return the shortest time, and the shortest processor time."""
     taken = []
-    for _ in range(times):
+    for number in range(times):
         wall, cpu = time.perf_counter(), time.process_time()
-        run()
+        run(number)
         taken.append(((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000))
     return min(wall for wall, _ in taken), min(cpu for _, cpu in taken)
 
