@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx2
@@ -51,7 +52,8 @@ def test_schemathesis_finds_no_undocumented_response(openai_stack: Stack, tmp_pa
         tasks = [openai_stack.orchestrator.task(name) for name in ("ended", "gone", "talk", "waits")]
         until(lambda: all(task.status is not TaskStatus.RUNNING for task in tasks), 60, "no task works")
         [call] = tasks[-1].pending_actions().unapproved()
-        command = ["schemathesis", "--config-file", str(config), "run", f"{url}/v1/openapi.json", "--no-color"]
+        program = str(Path(sys.executable).with_name("schemathesis"))
+        command = [program, "--config-file", str(config), "run", f"{url}/v1/openapi.json", "--no-color"]
         options = ["--continue-on-failure", "--request-timeout", "30", "--suppress-health-check", "all"]
         found = subprocess.run(
             [*command, *options, "--report-json-path", str(report)],

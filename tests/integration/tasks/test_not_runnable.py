@@ -81,4 +81,4 @@ def test_the_command_line_names_the_worker_that_a_task_waits_for(tmp_path: Path)
         until(lambda: wanted in command_line(stack, "why", task.task_id).stdout, 60, "the coordinator has registered")
         assert "no tools worker is registered" in command_line(stack, "tasks").stderr
         with pytest.raises(TimeoutError, match="no agents worker is registered"):
-            task.result(12)
+            task.result(20)  # the cause is looked for at a reading of the task, once ten seconds have passed
