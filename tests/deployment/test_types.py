@@ -102,7 +102,7 @@ def test_wheel_holds_one_package_and_all_its_files(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"roboco"}
-    endings = ("py", "pyi", "lua", "yaml", "md", "env", "js", "css", "html", "svg")
+    endings = ("py", "pyi", "lua", "yaml", "md", "env", "js", "jsx", "json", "css", "html", "svg")
     needed = {path for ending in endings for path in (ROOT / "roboco").rglob(f"*.{ending}")}
     needed |= set((ROOT / "roboco").rglob("LICENSE-*"))
     needed |= {ROOT / "roboco" / "workers" / path.name for path in (ROOT / "workers").glob("*.py")}
