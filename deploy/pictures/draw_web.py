@@ -49,6 +49,8 @@ def draw(address: str, folder: Path) -> None:
         page = browser.new_context(viewport=SIZE, device_scale_factor=1.5, color_scheme="light").new_page()
         page.goto(address)
         page.wait_for_selector("[data-integrity]:has-text('complete')")
+        page.mouse.move(SIZE["width"] / 2, SIZE["height"] / 2)
+        page.mouse.wheel(0, -SIZE["height"] * 10)  # the page follows to the last step, and cuts the one at its top
         _save(page, folder / "web-task.png")
         page.goto(f"{root}#/operations")
         page.wait_for_selector("[data-page=operations] a[href*=erase_tasks]")
