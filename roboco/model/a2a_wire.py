@@ -176,7 +176,7 @@ def _is_certain(failure: Exception) -> bool:
 
 
 class _Reading:
-    """What has been read of a task: its artifacts are the text of the reply, in the order in which they began."""
+    """A task as it has been read so far. The reply is the text of its artifacts, in the order in which they began."""
 
     def __init__(self, assembly: ReplyAssembly, output: Output | None) -> None:
         self.task_id = ""

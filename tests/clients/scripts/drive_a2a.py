@@ -55,7 +55,7 @@ def said(part: Any, tools: bool = False, **ids: str) -> SendMessageRequest:
 
 
 class Read:
-    """What the client has of a task."""
+    """A task as the client has read it."""
 
     def __init__(self) -> None:
         self.artifacts: dict[str, tuple[str, list[str]]] = {}

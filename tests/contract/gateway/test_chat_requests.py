@@ -227,8 +227,8 @@ def test_a_repeated_call_of_mcp_with_a_key_is_one_task(rest: RestWorld) -> None:
 def test_a_client_of_mcp_without_a_token_finds_the_provider(tmp_path: Path) -> None:
     issuer = "https://login.example"
     with rest_world(tmp_path, oidc_issuer=issuer, oidc_audience="roboco") as rest:
-        refused = call_mcp(rest, "tools/list", caller="nobody")
+        refused = call_mcp(rest, "tools/list", caller="stranger")
         address = refused.headers["www-authenticate"].removeprefix('Bearer resource_metadata="').removesuffix('"')
-        found = rest.get(address, caller="nobody").json()
+        found = rest.get(address, caller="stranger").json()
     assert (refused.status_code, found["authorization_servers"]) == (401, [issuer])
     assert found["resource"] == address.replace("/.well-known/oauth-protected-resource", "")

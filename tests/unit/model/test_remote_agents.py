@@ -1,4 +1,4 @@
-"""What a remote agent sends is hostile: it is read within limits, and any cut leads to the same text."""
+"""Answers of remote agents are hostile input: they are read within limits, and any cut leads to the same text."""
 
 import asyncio
 import json
