@@ -167,13 +167,21 @@ def processes_in(folder: Path) -> dict[int, str]:
     found: dict[int, str] = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            held = [os.readlink(link) for link in (place / "fd").iterdir()]
+            links = list((place / "fd").iterdir())
             command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if any(path.startswith(f"{folder}/") for path in held):
+        if any(opened_file(link).startswith(f"{folder}/") for link in links):
             found[int(place.name)] = command
     return found
+
+
+def opened_file(link: Path) -> str:
+    """Return the file that a link of /proc/PID/fd names, or "" if the process has closed it since it was listed."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
 
 
 def assert_nothing_left(folder: Path) -> None:
