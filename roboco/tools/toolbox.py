@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS
 from roboco.domain.decision.router import Router
+from roboco.domain.decision.tool_answers import ended_outcome
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.history.media import Media
 from roboco.domain.history.part import Artifact, ToolCall
@@ -19,7 +20,6 @@ from roboco.domain.history.tool_outcome import (
     failed_outcome,
     not_executed_outcome,
     successful_outcome,
-    unknown_outcome,
 )
 from roboco.domain.ids import tenant_of
 from roboco.domain.paths import failure_path
@@ -390,9 +390,7 @@ def _timed_out(team: Team, call: ToolCall, spec: ToolDeclaration | None, runtime
     limit = 0.0 if spec is None else spec.time_limit
     server = f" of MCP server {team.mcp_servers[spec.server].location!r}" if isinstance(spec, ServerTool) else ""
     message = f"tool {call.tool_name!r}{server} did not end within its {limit:g} s"
-    if spec is None or spec.effect != "irreversible":
-        return failed_outcome(call.id, message, runtime_ms)
-    return unknown_outcome(call.id, message, spec.on_unknown, runtime_ms)
+    return ended_outcome(spec, call.id, message, runtime_ms)
 
 
 def _is_named(error: Exception, names: tuple[str, ...]) -> bool:
