@@ -183,7 +183,5 @@ def test_a_task_without_an_owner_gets_an_error_and_goes_on() -> None:
     world = memory_world()
     world.submit(TEAM)
     world.settle()
-    assert "its context has no 'user', which memory: {of: context.user} needs" in (
-        world.history()[2].results[0].error or ""
-    )
+    assert "this task has no memory: submit it with the field" in (world.history()[2].results[0].error or "")
     assert world.history()[-1].text == "noted"
