@@ -18,8 +18,8 @@ from google.protobuf.json_format import MessageToDict
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.step import TaskStep
-from roboco.errors import StateConflict
-from roboco.gateway.answers.chats import Chat, chat_of_task, grown, send_to_task
+from roboco.errors import AlreadyEnded
+from roboco.gateway.answers.chats import Chat, chat_of_task, grown, send_to_task, unless_taken
 from roboco.gateway.idempotency import NewTaskId
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
@@ -81,47 +81,44 @@ async def accept(request: TurnRequest, message: Message, found: Task | None) -> 
         return await _accept_in_context(request, context_id or f"new-{repetition.digest[:32]}")
     if answers:
         return await answering.accept_answers(request, shown_task_id(request.caller, found.task_id))
-    return await _continue(request, found, None)
+    try:
+        return await _send(request, found)
+    except AlreadyEnded:
+        raise UnsupportedOperationError("the task has ended: send the message with the contextId alone") from None
 
 
 async def _accept_in_context(request: TurnRequest, context_id: str) -> AcceptedTurn:
     """Bring the message to the newest task of the context. If another one takes the next task, it follows that."""
     chat = await chat_of_task(request.gateway, request.caller, first_task_of(context_id))
-    try:
-        return await _accept_in_chat(request, chat)
-    except (Problem, StateConflict) as error:
-        if isinstance(error, Problem) and error.code != accepting.KEY_REUSED:
-            raise
-        if await grown(chat) is None:
-            raise
-    return await _accept_in_context(request, context_id)
+    while (accepted := await _accept_in_chat(request, chat)) is None:
+        chat = await grown(chat)
+    return accepted
 
 
-async def _accept_in_chat(request: TurnRequest, chat: Chat) -> AcceptedTurn:
+async def _accept_in_chat(request: TurnRequest, chat: Chat) -> AcceptedTurn | None:
+    """Return the turn, or None if another message begins the next task of the context at this moment."""
     if not chat.tasks:
         options = request.task_options | {"item_id": _first_item(request)}
-        return await accepting.accept_new(replace(request, task_options=options), chat.first)
+        return await unless_taken(accepting.accept_new(replace(request, task_options=options), chat.first))
     task = await request.gateway.task(request.caller, chat.newest)
     if (await request.gateway.calls.reads.run(task.stored_summary)).team != request.team:
         raise Problem(409, "conflict", "the context belongs to another agent", "begin another context")
-    return await _continue(request, task, chat)
+    try:
+        return await _send(request, task)
+    except AlreadyEnded:
+        return await unless_taken(_fork(request, task, chat))
 
 
-async def _continue(request: TurnRequest, task: Task, chat: Chat | None) -> AcceptedTurn:
-    """Send the message to the task if it is open, else to the next one of its chat."""
+async def _send(request: TurnRequest, task: Task) -> AcceptedTurn:
+    """Send the message to the task, or find it there. Raise AlreadyEnded if the task has ended without it."""
     steps = await request.gateway.calls.histories.run(lambda: list(task.steps()))
     items = (request.item_id(task, 0), _first_item(request))
     known = [step for step in steps if step.metadata.get("item_id") in items]
     if known:
         if known[-1].text != request.turn.prompt:
-            raise Problem(422, accepting.KEY_REUSED, "the messageId was used for another message", "use another one")
+            raise Problem(422, "conflict", "the messageId was used for another message", "use another one")
         return AcceptedTurn(task, ResponseStart(known[-1].seq))
-    summary = await request.gateway.calls.reads.run(task.summary)
-    if not summary.status.ended:
-        return await send_to_task(request, task)
-    if chat is None:
-        raise UnsupportedOperationError("the task has ended: send the message with the contextId alone")
-    return await _fork(request, task, chat)
+    return await send_to_task(request, task)
 
 
 def _first_item(request: TurnRequest) -> str:

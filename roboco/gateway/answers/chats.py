@@ -12,14 +12,14 @@ twice has two branches.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.ids import qualified_id
-from roboco.errors import Erased, UsageError
+from roboco.errors import Erased, StateConflict, UsageError
 from roboco.gateway.answers.ids import ITEM_PREFIX, first_task_id, response_of, task_id_of_branch
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import is_stored
@@ -31,10 +31,12 @@ from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
 from roboco.gateway.openai.turn import Answer, Decided, Entry, Returned, Said, Turn, turn_of
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem, not_found
+from roboco.gateway.problem import Problem, not_found, unavailable
 
 MAX_BRANCHES: Final = 1000
 """The most tasks of a chat."""
+GROWTH_PAUSES: Final = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0)
+"""Seconds before each look for a task that another message begins."""
 Message = dict[str, Any]
 
 
@@ -77,17 +79,30 @@ async def chat_of_task(gateway: Gateway, caller: Principal, first: str) -> Chat:
     return Chat(gateway, caller, first, await gateway.calls.reads.run(_count, gateway, caller, first))
 
 
-async def grown(chat: Chat) -> Chat | None:
-    """Return the chat with the task that another request begins at this moment, or None after 0.75 s.
+async def unless_taken(creating: Awaitable[AcceptedTurn]) -> AcceptedTurn | None:
+    """Return the turn with which a new task begins, or None if another message has the id of the task."""
+    try:
+        return await creating
+    except (StateConflict, Erased):
+        return None
+    except Problem as problem:
+        if problem.code != accepting.KEY_REUSED:
+            raise
+        return None
 
-    The first step of a task makes its id known, and the summary, by which tasks are counted, follows.
+
+async def grown(chat: Chat) -> Chat:
+    """Return the chat with the task that another message begins at this moment.
+
+    The first files of a task make its id known, and the summary, by which tasks are counted, follows. Raise Problem
+    `unavailable` if it does not: that message, sent again, completes its task.
     """
-    for pause in (0.0, 0.05, 0.2, 0.5):
+    for pause in GROWTH_PAUSES:
         await asyncio.sleep(pause)
         now = await chat_of_task(chat.gateway, chat.caller, chat.first)
         if now.tasks > chat.tasks:
             return now
-    return None
+    raise unavailable("another message begins the next task of the chat")
 
 
 def _count(gateway: Gateway, caller: Principal, first: str) -> int:
@@ -152,15 +167,9 @@ async def _accept_in_branch(
     branches = [chat.newest] if chat.tasks > 1 and not again else []
     for branch in (*branches, chat.next):
         request = replace(request, repetition=replace(repetition, next_task=branch))
-        try:
-            return await _accept_message(request, chat, previous, again)
-        except (Problem, Erased) as error:  # the newest branch may be erased
-            if isinstance(error, Problem) and error.code != accepting.KEY_REUSED:
-                raise
-            refused = error
-    if (now := await grown(chat)) is None:
-        raise refused
-    return await _accept_in_branch(request, repetition, now, previous, again)
+        if (accepted := await unless_taken(_accept_message(request, chat, previous, again))) is not None:
+            return accepted
+    return await _accept_in_branch(request, repetition, await grown(chat), previous, again)
 
 
 async def _accept_message(request: TurnRequest, chat: Chat, previous: ResponseId | None, again: bool) -> AcceptedTurn:

@@ -18,7 +18,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from roboco.client.task import Task
 from roboco.domain.task_summary import TaskSummary
@@ -31,8 +31,7 @@ from roboco.gateway.mcp.team_tools import (
     TeamTools,
     approval_form,
     error_result,
-    errors_of_requests,
-    result_of_call,
+    result_now,
     shows_forms,
 )
 from roboco.gateway.openai.ids import shown_task_id
@@ -81,25 +80,22 @@ class TaskExtension:
             caller = await self._tools.caller(ctx, Scope.READ)
             task = await self._tools.begin(caller, params)
             summary = await self._calls.reads.run(task.summary)
-        except (Problem, RobocoError) as error:
+        except (Problem, RobocoError, ValidationError) as error:
             return error_result(error)
         return {"resultType": "task", **_fields(caller, summary), "status": "working"}
 
     async def _get(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
         caller, task = await self._task(ctx, params, Scope.READ)
-        with errors_of_requests():
-            return await self._calls.histories.run(_detailed, caller, task, shows_forms(ctx))
+        return await self._calls.histories.run(_detailed, caller, task, shows_forms(ctx))
 
     async def _update(self, ctx: Context, params: _UpdateParams) -> dict[str, Any]:
         caller, task = await self._task(ctx, params, Scope.APPROVE)
-        with errors_of_requests():
-            await self._tools.decide(caller, task, params.input_responses)
+        await self._tools.decide(caller, task, params.input_responses)
         return {}
 
     async def _cancel(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
         caller, task = await self._task(ctx, params, Scope.CONTROL)
-        with errors_of_requests():
-            await self._calls.controls.run(task.stop, "stopped by an MCP client", by=caller.by)
+        await self._calls.controls.run(task.stop, "stopped by an MCP client", by=caller.by)
         return {}
 
     async def _task(self, ctx: Context, params: _TaskParams, scope: Scope) -> tuple[Principal, Task]:
@@ -111,8 +107,7 @@ class TaskExtension:
         if header is not None and decode_header_value(header) != params.task_id:
             raise MCPError(mcp.HEADER_MISMATCH, f"{MCP_NAME_HEADER} is not the taskId of the body")
         caller = await self._tools.caller(ctx, scope)
-        with errors_of_requests():
-            return caller, await self._tools.gateway.task(caller, params.task_id)
+        return caller, await self._tools.gateway.task(caller, params.task_id)
 
 
 def _is_named(ctx: Context) -> bool:
@@ -124,7 +119,7 @@ def _is_named(ctx: Context) -> bool:
 
 def _detailed(caller: Principal, task: Task, by_form: bool) -> dict[str, Any]:
     """Return the task with what it waits for, or its result. Cost: its history, once it has ended or waits."""
-    summary = task.summary()
+    summary = task.settled_summary()
     fields = _fields(caller, summary)
     if not task.is_at_rest(summary):
         return {**fields, "status": "working", "statusMessage": f"{summary.steps} steps"}
@@ -134,7 +129,7 @@ def _detailed(caller: Principal, task: Task, by_form: bool) -> dict[str, Any]:
         return {**fields, "status": "input_required", "inputRequests": forms}
     if summary.status == "cancelled":
         return {**fields, "status": "cancelled", "statusMessage": summary.reason}
-    result = result_of_call(str(fields["taskId"]), task.result(), asked)
+    result = result_now(caller, task)
     return {**fields, "status": "completed", "result": result.model_dump(by_alias=True, exclude_none=True)}
 
 

@@ -5,6 +5,11 @@ from typing import Any
 
 import pytest
 
+from roboco.client.task import Task
+from roboco.domain.status import TaskStatus
+from roboco.engine.accept import fork
+from roboco.errors import TransientError
+from roboco.gateway.answers import chats
 from tests.support.gateway_rest import RestWorld
 from tests.support.memory_ports.model import says
 
@@ -68,6 +73,39 @@ def test_a_message_id_counts_for_one_text(rest: RestWorld) -> None:
     assert ask(rest, "acme", "SendMessage", said("m", "another")).json()["error"]["code"] == -32602
     rest.world.settle(f"acme:{TASK}_2")
     assert ask(rest, "acme", "SendMessage", said("m", "another")).json()["error"]["code"] == -32602
+
+
+def test_a_message_that_loses_the_next_task_to_another_one_follows_it(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While that task begins, the client is asked to repeat its message: nothing of it was wrong."""
+    rest.run(f"acme:{TASK}", says("hi"))
+    monkeypatch.setattr(chats, "GROWTH_PAUSES", (0.0,))
+    task = rest.orchestrator.task(f"acme:{TASK}")
+    with monkeypatch.context() as dying:
+        dying.setattr(fork, "_store_summary", _die)
+        with pytest.raises(TransientError):
+            task.fork(None, "first", task_id=f"{TASK}_2", item_id="a2a-first-1")
+    busy = ask(rest, "acme", "SendMessage", said("m", "second"))
+    assert (busy.status_code, busy.json()["error"]["code"], "retry-after" in busy.headers) == (503, -32603, True)
+    task.fork(None, "first", task_id=f"{TASK}_2", item_id="a2a-first-1")
+    found = ask(rest, "acme", "SendMessage", said("m", "second")).json()["result"]["task"]
+    rest.world.settle(f"acme:{TASK}_2")
+    texts = [step.text for step in rest.orchestrator.task(f"acme:{TASK}_2").steps() if step.agent_name == "user"]
+    assert (found["id"], texts) == (f"{TASK}_2", ["hello", "first", "second"])
+
+
+def _die(*_: object) -> None:
+    raise TransientError("the process dies")
+
+
+def test_a_message_to_a_task_that_ends_meanwhile_begins_the_next_one(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest.run(f"acme:{TASK}", says("hi"))
+    before = rest.orchestrator.task(f"acme:{TASK}").summary().model_copy(update={"status": TaskStatus.RUNNING})
+    monkeypatch.setattr(Task, "summary", lambda _: before)
+    assert ask(rest, "acme", "SendMessage", said("m", "go on")).json()["result"]["task"]["id"] == f"{TASK}_2"
 
 
 def test_an_erased_task_hides_no_other_one(rest: RestWorld) -> None:
