@@ -157,7 +157,7 @@ class Calls:
         self.streams = CallLine("stream", 12, 4096, deadline, LinePart(8, 2048))
         """Looks for the tasks of streams: all clients of a process that has ended come at once, and all are served."""
         self.controls = CallLine("control", 24, 256, deadline, LinePart(16, 128))
-        """Submissions and controls: a slow read of another caller does not delay a stop. A hundred at once have room."""
+        """Submissions and controls: no slow read delays a stop, and a hundred at once have room."""
         self.files = CallLine("file", 12, 64, deadline, LinePart(8, 32))
         """Pieces of files that are read."""
         self.uploads = CallLine("upload", 16, 0, None, LinePart(8, 0))
