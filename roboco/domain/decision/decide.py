@@ -212,7 +212,7 @@ def _turn_of(
     if (limit := limit_reached(limits, history.state, chosen.to, situation.seconds)) is not None:
         return limit_step(limit, chosen.to)
     if agent.map is not None:
-        return start_map(agent.name, agent.map, history, situation.outputs(), chosen)
+        return start_map(agent.name, agent.map, history, chosen)
     if agent.has_model:
         return StartTurn(chosen.to, chosen, handed_off_by)
     refused = refused_turn(agent, limits, history)
