@@ -11,11 +11,11 @@ from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import canonical_json, json_bytes
-from roboco.domain.decision.action import AppendStep
+from roboco.domain.decision.action import AppendStep, error_step
 from roboco.domain.decision.route import Route
-from roboco.domain.history.part import ErrorPart, TextPart, ToolCall, ToolCallPart, ToolResult
+from roboco.domain.history.part import TextPart, ToolCall, ToolCallPart, ToolResult
 from roboco.domain.history.state import AFTER_RESULTS, History
-from roboco.domain.history.step import MAP, MAX_ANSWER_BYTES, ORCHESTRATOR, OUTPUT, USER, TaskStep
+from roboco.domain.history.step import MAP, MAX_ANSWER_BYTES, OUTPUT, USER, TaskStep
 from roboco.domain.ids import call_id_at
 from roboco.domain.team.team import MAX_SUB_TASKS, Agent, Map
 
@@ -24,7 +24,7 @@ def start_map(agent: str, work: Map, history: History, chosen: Route) -> AppendS
     """Return the step with a call for each item, the step with an empty list, or the error of a list that is none."""
     items, problem = _items(work, history)
     if problem:
-        return _error(f"the map of {agent}: {work.over} {problem}")
+        return error_step(MAP, f"the map of {agent}: {work.over} {problem}")
     if not items:
         return _list_step(agent, work, [], chosen)
     before, calls = history.last.step_id, list[ToolCallPart]()
@@ -55,8 +55,8 @@ def finish_map(agent: Agent, history: History, chosen: Route) -> AppendStep | No
         if any(step.is_retry or step.is_interruption or step.metadata.get("interrupts") for step in later):
             return None
         number, first = failed[0]
-        return _error(
-            f"the map of {agent.name}: {len(failed)} of {len(pairs)} items failed; item {number}: {first.error}"
+        return error_step(
+            MAP, f"the map of {agent.name}: {len(failed)} of {len(pairs)} items failed; item {number}: {first.error}"
         )
     return _list_step(agent.name, agent.map, [_entry(*pair) for pair in pairs], chosen)
 
@@ -108,7 +108,3 @@ def _list_step(agent: str, work: Map, entries: list[dict[str, Any]], chosen: Rou
 def _shortened(entry: dict[str, Any], size: int) -> dict[str, Any]:
     task_id = entry.get("task_id", "")
     return {"task_id": task_id, "error": f"{size} bytes are too many for this list; sub-task {task_id} has them"}
-
-
-def _error(message: str) -> AppendStep:
-    return AppendStep(ORCHESTRATOR, (ErrorPart(code=MAP, message=message),))
