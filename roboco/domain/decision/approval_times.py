@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import TaskStep
+from roboco.domain.team.approval import OnExpiry
 from roboco.domain.team.team import Team
 
 UNTIL = "; until "
@@ -16,12 +17,12 @@ REMINDER = "; reminder "
 """Begins the number of reminders at the end of the reason of a task that waits for approvals."""
 
 
-def expiry_of(team: Team, step: TaskStep, call: ToolCall) -> datetime | None:
-    """Return the time at which the call stops to wait for a person, or None if it never does."""
+def expiry_of(team: Team, step: TaskStep, call: ToolCall) -> tuple[datetime, OnExpiry] | None:
+    """Return the time at which the call stops to wait for a person, and the consequence, or None if it never does."""
     spec = team.tool(call.tool_name)
     if spec is None or spec.expires is None:
         return None
-    return step.created_at + timedelta(seconds=spec.expires)
+    return step.created_at + timedelta(seconds=spec.expires), spec.on_expiry
 
 
 def due_times(team: Team, calls: Iterable[ToolCall], age: float) -> tuple[int, float | None]:

@@ -10,7 +10,6 @@ from pydantic.json_schema import SkipJsonSchema
 from roboco.domain.limits import Limits
 from roboco.domain.memory import MemorySettings
 from roboco.domain.schema import TOOL_PATTERN, FunctionName, InputModel, Name, Price
-from roboco.domain.team.approval import OnExpiry
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
 from roboco.domain.team.effect import Effect
@@ -280,11 +279,6 @@ class Team(InputModel):
         tools = attachments.get("client_tools", ())
         for name in (agent, *(name for tool in tools for name in tool.get("agents", ()))):
             self.check_agent(name)
-
-    def on_expiry(self, tool: str) -> OnExpiry:
-        """Return what happens when no person has decided on a call of the tool in time."""
-        spec = self.tool(tool)
-        return "deny" if spec is None else spec.on_expiry
 
     def has_agent(self, name: str | None) -> bool:
         """Return True if the team has an agent with this name.

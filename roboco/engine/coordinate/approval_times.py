@@ -40,13 +40,13 @@ def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot) -
     """
     step, accepted = task.steps.tail[-1], False
     for call in unapproved(team, task):
-        expiry = expiry_of(team, step, call)
-        if expiry is None or expiry > engine.now():
+        found = expiry_of(team, step, call)
+        if found is None or found[0] > engine.now():
             continue
         stored = stored_item(engine.workspace, task_id, approval_id(call.id))
         if stored is not None and stored.applied_at_seq is not None:
             return recover.catch_up(engine, task_id, task)
-        wait = duration_text((expiry - step.created_at).total_seconds())
+        wait = duration_text((found[0] - step.created_at).total_seconds())
         decision = ApprovalDecision(
             item_id=approval_id(call.id),
             created_at=engine.now(),
@@ -54,7 +54,7 @@ def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot) -
             at_seq=step.seq,
             approved=False,
             reason=f"no person decided on {call.tool_name} within {wait}",
-            expired=team.on_expiry(call.tool_name),
+            expired=found[1],
         )
         try:
             accept_item(engine, task_id, decision)

@@ -23,7 +23,6 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.action import Action, CallTools, StartTurn
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
@@ -43,7 +42,7 @@ from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.engine import Engine, Services, TaskStores
-from roboco.engine.history_tail import shows_decision, step_at
+from roboco.engine.history_tail import shows_decision
 from roboco.engine.record.recover import selection
 from roboco.errors import TransientError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
@@ -129,14 +128,9 @@ class NextStep:
             give_up_reason=give_up_reason,
             sub_task=parent_of(self.task_id, task.steps.first) is not None,
             pending_turn=task.position.phase is Phase.TURN,
-            outputs=partial(mapped_outputs, self.team, task.state, self._step_at),
         )
         whole = StepsOnDemand(partial(engine.workspace.histories.read, self.task_id), task.position.seq)
-        history = History(task.state, task.steps.tail, whole if isinstance(model, Custom) else None)
-        return decide(self.team, history, situation, router)
-
-    def _step_at(self, seq: int) -> TaskStep:
-        return step_at(self.engine.workspace.histories, self.task_id, self.task.steps.tail, seq)
+        return decide(self.team, History(task.state, task.steps.tail, whole), situation, router)
 
     def decide_locally(self) -> StartTurn | CallTools | None:
         """Return the turn or the tool calls that follow, or None if a coordinator has to decide."""

@@ -406,8 +406,8 @@ def test_only_marked_functions_of_allowed_modules_are_tools(
 
 def test_the_function_of_the_demo_is_a_tool_wherever_workers_run() -> None:
     """`roboco demo` is tried in deployments that allow no module, or other ones."""
-    for spec in shipped_team("demo").tools:
-        FunctionLoader(()).tool(spec.implementation)  # raises NotRunnable if it is not allowed
+    for spec in shipped_team("demo").function_tools:
+        FunctionLoader(()).tool(spec.function)  # raises NotRunnable if it is not allowed
 
 
 def test_only_functions_of_allowed_modules_are_routers() -> None:
