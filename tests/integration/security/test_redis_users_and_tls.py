@@ -412,7 +412,7 @@ def test_only_the_listed_users_may_run_a_command(acl_stack: Stack) -> None:
     with redis.Redis.from_url(acl_stack.valkey.url, decode_responses=True) as client:
 
         def may_run(user: str, command: str) -> bool:
-            return client.execute_command("ACL", "DRYRUN", f"roboco-{user}", *command.split()) == "OK"
+            return bool(client.execute_command("ACL", "DRYRUN", f"roboco-{user}", *command.split()) == "OK")
 
         found = [(command, {user for user in ALL_USERS if may_run(user, command)}) for command, _ in ALLOWED]
     assert found == ALLOWED
