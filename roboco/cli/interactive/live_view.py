@@ -12,7 +12,7 @@ from typing import Any
 
 from roboco.cli.interactive.receipts import describe_connection_end
 from roboco.cli.interactive.tool_view import INDENT, ToolView
-from roboco.cli.terminal.format import agent_usage, cost_suffix, counted
+from roboco.cli.terminal.format import agent_usage, cost_suffix, counted, plain_reason
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.decision.decide import STOPPED
@@ -69,14 +69,19 @@ class LiveView:
         self._text_so_far = ""
         self._attempt = 1
         self._printed_keys: set[str] = set()
-        self._typed_messages: list[str] = []
         self._last_user_message = ""
+        self._typed_answers: list[str] = []
+        self._agent = ""
+        self._function = ""  # the agent whose turn has begun with a call of its code; its answer needs no further title
         self._was_interjected = False
+        self._is_stopping = False
         self._reason = ""  # of the last status: a turn that waits repeats it
         self._task_started_at: datetime | None = None
 
     def show(self, item: StreamItem) -> None:
         """Print the item."""
+        if self._is_stopping and not isinstance(item.data, UserInterrupted | ErrorOccurred | TaskEnded):
+            return
         if item.task_id and item.task_id != self._task_id:
             self._of_sub_task(item)
             return
@@ -84,7 +89,7 @@ class LiveView:
             case TextPartDelta() as delta:
                 self._text(delta)
             case ToolCallItem() as call:
-                self._tools.show_running_call(call.part.tool_call)
+                self._tools.show_running_call(call.part.tool_call, call.agent_name)
                 self._begin_work(self._tools.running)
             case ToolResultItem() as result:
                 self._tools.show_result(result.part.tool_result)
@@ -97,7 +102,7 @@ class LiveView:
     def _of_sub_task(self, item: StreamItem) -> None:
         """Print a step of an agent of a sub-task, or why the sub-task waits."""
         match item.data:
-            case StepFinal(step=step) if step.by_agent:
+            case StepFinal(step=step) if step.by_agent and not step.begins_function:
                 self._title(step.agent_name, f"sub-task {item.task_id}", self._colour(step.agent_name))
                 self._screen.write(step.text)
                 self._remaining_parts(step)
@@ -116,7 +121,10 @@ class LiveView:
     def step(self, step: TaskStep) -> None:
         """Print a step of a history, whole."""
         if step.by_agent:
-            self._label(step.agent_name, step.step_id, str((step.metadata.get("routing") or {}).get("reason", "")))
+            if step.agent_name == self._function:
+                self._function = ""
+            else:
+                self._label(step.agent_name, step.step_id, str((step.metadata.get("routing") or {}).get("reason", "")))
             self._screen.write(step.text)
         elif step.agent_name == ORCHESTRATOR and step.error is None:
             self._note(orchestrator_event(step))
@@ -126,9 +134,13 @@ class LiveView:
         """Note a step before those that are printed."""
         self._tools.note_calls(step.calls)
 
-    def note_typed(self, message: str) -> None:
-        """Note a message that the user has typed: it is on the terminal already."""
-        self._typed_messages.append(message)
+    def note_typed(self, answer: str) -> None:
+        """Note an answer that the user has typed to a question of the team: it is on the terminal already."""
+        self._typed_answers.append(answer)
+
+    def note_stop(self) -> None:
+        """Note that the user stops the task: from now on only its end is printed."""
+        self._is_stopping = True
 
     def note_interjection(self) -> None:
         """Note that something else was printed: the agent is named again before its next text."""
@@ -198,7 +210,9 @@ class LiveView:
                 self._note(event.type)
 
     def _text(self, delta: TextPartDelta) -> None:
-        if delta.step_id != self._text_step_id:
+        if delta.step_id != self._text_step_id and delta.agent_name == self._function:
+            self._text_step_id, self._text_so_far, self._function = delta.step_id, "", ""
+        elif delta.step_id != self._text_step_id:
             self._label(delta.agent_name, delta.step_id, "")
         if delta.attempt != self._attempt:
             self._note(f"starts again (attempt {delta.attempt}, discard the text above)", "yellow")
@@ -221,13 +235,14 @@ class LiveView:
 
     def _interrupted(self, event: UserInterrupted) -> None:
         """Print how the work was interrupted. A message that interrupted it is printed already."""
-        by_message = self._last_user_message[: len(event.reason)] == event.reason
-        said = "" if event.reason == INTERRUPTED_BY_USER else "interrupted: "
-        reason = "" if by_message else f"{said}{one_line(event.reason, _MAX_REASON_CHARS)}"
+        if self._last_user_message[: len(event.reason)] == event.reason:
+            reason = f"interrupts {one_line(self._agent, 40) or 'the task'}"
+        else:
+            said = "" if event.reason == INTERRUPTED_BY_USER else "interrupted: "
+            reason = f"{said}{one_line(event.reason, _MAX_REASON_CHARS)}"
         closed = describe_connection_end(event.receipt)
-        if reason or closed:
-            between = " · " if reason and closed else ""
-            self._screen.paragraph((f"   {reason}", "yellow"), (f"{between}{closed}", "dim"), indent=INDENT)
+        between = " · " if closed else ""
+        self._screen.paragraph((f"   {reason}", "yellow"), (f"{between}{closed}", "dim"), indent=INDENT)
 
     def _remaining_parts(self, step: TaskStep) -> None:
         """Print the content of the step, except an agent's text, as far as it was not printed yet."""
@@ -235,7 +250,11 @@ class LiveView:
             self._note("(interrupted)", "red")
         if step.agent_name == USER:
             self._user(step.step_id, step.text)
-        self._tools.show_calls(step.calls)
+        if step.begins_function:
+            self._tools.note_turn(step.calls)
+            self._function = step.agent_name
+        else:
+            self._tools.show_calls(step.calls)
         for result in step.results:
             self._tools.show_result(result)
         self._changed_arguments(step)
@@ -254,6 +273,7 @@ class LiveView:
 
     def _label(self, name: str, step_id: str, reason: str) -> None:
         self._text_step_id, self._text_so_far, self._attempt, self._was_interjected = step_id, "", 1, False
+        self._agent = name
         self._title(name, reason, self._colour(name))
 
     def _colour(self, name: str) -> str:
@@ -262,8 +282,8 @@ class LiveView:
     def _user(self, step_id: str, text: str) -> None:
         if not self._is_new(step_id):
             return
-        if text in self._typed_messages:
-            self._typed_messages.remove(text)
+        if text in self._typed_answers:
+            self._typed_answers.remove(text)
             return
         self._title("you", "", "default")
         self._screen.write(text)
@@ -289,8 +309,9 @@ class LiveView:
         return " · ".join(facts)
 
     def _title(self, name: str, reason: str, colour: str) -> None:
+        self._function = ""
         self._screen.blank()
-        why = f" · {one_line(reason, _MAX_REASON_CHARS)}" if reason else ""
+        why = f" · {one_line(plain_reason(reason), _MAX_REASON_CHARS)}" if reason else ""
         self._screen.paragraph(("── ", colour), (name, f"bold {colour}"), (why, "dim"), indent=INDENT)
 
     def _note(self, text: str, style: str = "dim") -> None:

@@ -20,6 +20,7 @@ from roboco.cli.stack.local_stack import LocalStack, missing_servers
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.key_echo import key_echo
 from roboco.cli.terminal.log_notes import LogNotes
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
@@ -69,7 +70,7 @@ def run_team(team: Team, options: RunOptions) -> int:
     notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)
     missing = missing_servers(team, os.environ, options.worker)
-    with LogNotes().installed() as logged, LocalStack(settings, missing, note) as stack:
+    with key_echo(False), LogNotes().installed() as logged, LocalStack(settings, missing, note) as stack:
         # Built while the model loads: a wrong configuration is reported before it has arrived.
         orchestrator = Orchestrator(stack.settings)
         stack.close_at_end(orchestrator.close)

@@ -136,8 +136,9 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
     with desk.start_on_terminal("run", "desk.yaml", "for ever") as terminal:
         terminal.wait_for_text("Ctrl-C lets you send a message to the team; twice stops the task")
         terminal.wait_for_text("on and on and ")
-        terminal.type_text("\x03")
+        terminal.type_text("keys\x03")
         terminal.wait_for_text("your message (Enter sends it")
+        assert not any(typed in terminal.screen for typed in ("keys", "^C"))  # not within the text
         terminal.wait_for_text("> ")
         terminal.type_text("\n")
         terminal.wait_for_text("no message: the task continues")
@@ -148,6 +149,8 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.wait_for_text("your message (Enter sends it")
         terminal.type_text("be brief\n")
         terminal.wait_for_text("(interrupted)")
+        terminal.wait_for_text("be brief")
+        terminal.wait_for_text("interrupts host")
         terminal.wait_for_text("connection closed after")
         terminal.wait_for_text("host was interrupted, and continues with the user's message")
         terminal.wait_for_text("you said be brief")
@@ -157,7 +160,7 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.wait_for_text("the task waits (user_turn); to continue:")
         terminal.wait_for_text("  roboco send task_")
         assert terminal.wait_for_exit() == 0
-        assert terminal.screen.count("be brief") == 2  # typed, and quoted by the host
+        assert terminal.screen.count("be brief") == 3  # typed, in the transcript, and quoted by the host
 
 
 def test_a_user_approves_and_denies_calls_on_the_terminal(desk: Desk) -> None:
