@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from roboco.cli.interactive.receipts import describe_connection_end
+from roboco.cli.interactive.tool_text import answer_text
 from roboco.cli.interactive.tool_view import INDENT, ToolView
 from roboco.cli.terminal.format import agent_usage, cost_suffix, counted, plain_reason
 from roboco.cli.terminal.sanitize import one_line
@@ -75,6 +76,8 @@ class LiveView:
         self._function = ""  # the agent whose turn has begun with a call of its code; its answer needs no further title
         self._was_interjected = False
         self._is_stopping = False
+        self._holds_text = False  # it may be a typed answer: its step says so, and has the value
+        self._error = ""  # the message of the last error
         self._reason = ""  # of the last status: a turn that waits repeats it
         self._task_started_at: datetime | None = None
 
@@ -95,6 +98,7 @@ class LiveView:
                 self._tools.show_result(result.part.tool_result)
                 self._begin_work(self._tools.running or "deciding")
             case StepFinal() as final:
+                self._held_text(final.step)
                 self._remaining_parts(final.step)
             case event:
                 self._event(event)
@@ -104,7 +108,7 @@ class LiveView:
         match item.data:
             case StepFinal(step=step) if step.by_agent and not step.begins_function:
                 self._title(step.agent_name, f"sub-task {item.task_id}", self._colour(step.agent_name))
-                self._screen.write(step.text)
+                self._screen.write(answer_text(step))
                 self._remaining_parts(step)
                 self.note_interjection()
             case StatusChanged() as event if event.status.waiting:
@@ -125,7 +129,7 @@ class LiveView:
                 self._function = ""
             else:
                 self._label(step.agent_name, step.step_id, str((step.metadata.get("routing") or {}).get("reason", "")))
-            self._screen.write(step.text)
+            self._screen.write(answer_text(step))
         elif step.agent_name == ORCHESTRATOR and step.error is None:
             self._note(orchestrator_event(step))
         self._remaining_parts(step)
@@ -194,10 +198,10 @@ class LiveView:
             case TurnRestarted(replaced=True):
                 made = f"{event.attempt - 1} attempt{'s' if event.attempt > 2 else ''}"
                 self._note(f"ends after {made} (discard the text above): {event.reason}", "yellow")
-                self._attempt, self._text_so_far = event.attempt, ""
+                self._attempt, self._text_so_far, self._holds_text = event.attempt, "", False
             case TurnRestarted():
                 self._note(f"starts again (attempt {event.attempt}, discard the text above): {event.reason}", "yellow")
-                self._attempt, self._text_so_far = event.attempt, ""
+                self._attempt, self._text_so_far, self._holds_text = event.attempt, "", False
             case StreamReset():
                 self._note(f"set up again from the workspace, which holds {counted(event.steps, 'step')}", "yellow")
             case ToolUnknown():
@@ -205,7 +209,7 @@ class LiveView:
             case SubTaskStarted():
                 self._note(f"sub-task {event.sub_task_id} of team {event.team}")
             case ErrorOccurred():
-                self._note(f"error {event.code}: {event.message}", "red")
+                self._show_error(event.code, event.message)
             case _:
                 self._note(event.type)
 
@@ -216,9 +220,13 @@ class LiveView:
             self._label(delta.agent_name, delta.step_id, "")
         if delta.attempt != self._attempt:
             self._note(f"starts again (attempt {delta.attempt}, discard the text above)", "yellow")
-            self._attempt, self._text_so_far = delta.attempt, ""
+            self._attempt, self._text_so_far, self._holds_text = delta.attempt, "", False
         text = delta.text.lstrip(" ") if self._was_interjected else delta.text
         self._repeat_label(delta.agent_name)
+        if self._holds_text or (not self._text_so_far.strip() and delta.text.lstrip().startswith(("{", "["))):
+            self._holds_text = True
+            self._begin_work(f"{one_line(delta.agent_name, 40)} is writing")
+            return
         if delta.replace and not text.startswith(self._text_so_far):
             self._note("once more, whole (discard the text above)", "yellow")
         elif delta.replace:
@@ -226,6 +234,12 @@ class LiveView:
         self._text_so_far = delta.text if delta.replace else self._text_so_far + text
         self._screen.write(text)
         self._begin_work(f"{one_line(delta.agent_name, 40)} is writing")
+
+    def _held_text(self, step: TaskStep) -> None:
+        """Print the text of the step if it was held back."""
+        if step.by_agent and self._holds_text:
+            self._holds_text = False
+            self._screen.write(answer_text(step))
 
     def _repeat_label(self, name: str) -> None:
         """Name the agent again if something else was printed within its text."""
@@ -263,7 +277,11 @@ class LiveView:
         if step.metadata.get("finish_reason") == "length":
             self._note(f"cut off here: the answer has reached {step.metadata.get('limit') or 'its max_tokens'}")
         if step.error is not None and step.error.code != STOPPED:
-            self._note(f"error {step.error.code}: {step.error.message}", "red")
+            self._show_error(step.error.code, step.error.message)
+
+    def _show_error(self, code: str, message: str) -> None:
+        self._error = message
+        self._note(f"error {code}: {message}", "red")
 
     def _changed_arguments(self, step: TaskStep) -> None:
         """Print the arguments of calls for which a person approved other ones than the agent had asked for."""
@@ -273,6 +291,7 @@ class LiveView:
 
     def _label(self, name: str, step_id: str, reason: str) -> None:
         self._text_step_id, self._text_so_far, self._attempt, self._was_interjected = step_id, "", 1, False
+        self._holds_text = False
         self._agent = name
         self._title(name, reason, self._colour(name))
 
@@ -294,7 +313,7 @@ class LiveView:
 
     def _ended(self, event: TaskEnded) -> None:
         colour = "green" if event.status is TaskStatus.COMPLETED else "red"
-        self._title(event.status, event.reason, colour)
+        self._title(event.status, "" if event.reason == self._error else event.reason, colour)
         self._note(self._usage(event))
         if len(event.agents) > 1:
             for name, spent in event.agents.items():

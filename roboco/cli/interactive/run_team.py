@@ -29,6 +29,7 @@ from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError
+from roboco.settings import Settings
 
 STOP_TIMEOUT: Final = 15.0
 """Seconds that a stopped task has to end."""
@@ -102,7 +103,7 @@ def run_team(team: Team, options: RunOptions) -> int:
             screen.status("")
             for text in logged.take():
                 note(text)
-        notes.line((f"files: {_files_location(settings.workspace, task.task_id)}", "dim"))
+        notes.line((f"files: {_files_location(settings, task.task_id)}", "dim"))
         if page:
             _serve_until_interrupted(stack, notes)
         return code
@@ -210,10 +211,11 @@ def _wait_until_closed(task: Task) -> None:
         time.sleep(_POLL_INTERVAL)
 
 
-def _files_location(workspace: str, task_id: str) -> str:
-    """Return the path of the task's files, relative to the current folder if it is below, or their URL."""
-    if not workspace.startswith("file:"):
-        return f"{workspace.rstrip('/')}/{task_id}"
-    parts = urlsplit(workspace)
+def _files_location(settings: Settings, task_id: str) -> str:
+    """Return the path of the task's files, relative to the current folder if it is below, or their URL and server."""
+    if not settings.workspace.startswith("file:"):
+        server = f" at {settings.s3_endpoint_url}" if settings.s3_endpoint_url else ""
+        return f"{settings.workspace.rstrip('/')}/{task_id}{server}"
+    parts = urlsplit(settings.workspace)
     folder = Path(unquote(parts.netloc + parts.path)).absolute() / task_id
     return str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)

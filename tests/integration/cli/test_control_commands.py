@@ -125,7 +125,10 @@ def test_approve_and_deny_decide_about_a_call(
 def test_answer_is_the_result_of_a_client_tool(desk: Desk, options: tuple[str, ...], final_text: str) -> None:
     task = wait_for_status(desk.run("show", client_tools=[SHOW]), "client_tool_turn")
     call_id = task.history()[-1].calls[0].id
-    assert desk.call("answer", task.task_id, call_id, *options) == f"{call_id} is answered\n"
+    assert (
+        desk.call("answer", task.task_id, call_id, *options)
+        == f'{call_id} is answered: client_show(what="a map") of host, task {task.task_id}\n'
+    )
     wait_for_status(task, "user_turn")
     assert final_text in task.history()[-1].text
     with pytest.raises(AssertionError, match=r"is not an open call|answered before"):

@@ -8,7 +8,7 @@ import pytest
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
-from roboco.domain.history.part import TextPart
+from roboco.domain.history.part import ErrorPart, TextPart
 from roboco.domain.stream.item import TextPartDelta, ToolCallItem, stream_item
 from tests.unit.cli.live_items import delta, event, final, show_items, tool_call, tool_result
 
@@ -183,3 +183,28 @@ def test_the_reason_of_an_edge_without_a_condition_is_a_sentence() -> None:
     assert "── failed · after writer always it fails" in show_items(
         event("task_end", status="failed", reason="after writer always it fails")
     )
+
+
+def test_a_typed_answer_is_printed_as_yaml() -> None:
+    value = {"verdict": "good", "points": ["short", "clear"]}
+    text = json.dumps(value)
+    typed = final("writer", TextPart(text=text), output=value)
+    assert show_items(SELECTED, delta(text[:9]), delta(text[9:]), typed) == (
+        f"{LABEL}verdict: good\npoints: [short, clear]"
+    )
+
+
+def test_a_text_that_only_looks_like_a_typed_answer_is_printed_as_it_is() -> None:
+    text = show_items(SELECTED, delta("[1] is "), delta("a note"), final("writer", TextPart(text="[1] is a note")))
+    assert text == f"{LABEL}[1] is a note"
+
+
+def test_an_attempt_after_a_held_text_is_printed() -> None:
+    restart = event("turn_restart", step_id="step_1", attempt=2, reason="its worker was lost")
+    assert show_items(SELECTED, delta("{half"), restart, delta("Once", attempt=2)).endswith("lost\nOnce")
+
+
+def test_an_error_that_ends_the_task_is_printed_once() -> None:
+    failed = final("writer", ErrorPart(code="model", message="it is gone"))
+    text = show_items(failed, event("task_end", status="failed", reason="it is gone"))
+    assert text.splitlines()[:3] == ["   error model: it is gone", "", "── failed"]
