@@ -65,7 +65,14 @@ def check(run: Run) -> list[Violation]:
     checks: list[Callable[[], None]] = [partial(_check_processes, run), partial(_check_payments, world)]
     checks += [
         partial(one, run)
-        for one in (_check_repeated_turns, _check_budget, _check_erasures, _check_tars, _check_session)
+        for one in (
+            _check_repeated_turns,
+            _check_budget,
+            _check_erasures,
+            _check_tars,
+            _check_session,
+            _check_remote_tasks,
+        )
     ]
     for task in [CheckedTask(world, task_id) for task_id in run.users.tasks()]:
         checks += [partial(one, run, task) for one in _checks(run, task)]
@@ -94,6 +101,27 @@ def _check_processes(run: Run) -> None:
     require("dead letters", not world.server.held.letters, world.server.held.letters)
     require("an end is final", not run.files.changed_ends, run.files.changed_ends[:1])
     require("forgotten", not _orphaned_keys(world), _orphaned_keys(world))
+
+
+def _check_remote_tasks(run: Run) -> None:
+    """Require one remote task for each message, and none that runs after its task, unless a step says that it may.
+
+    A step may say so if the agent has refused the cancellation, or if its time has passed in one leap. An erased task
+    has no step.
+    """
+    agent = run.remote_agent
+    sent = Counter(agent.messages.values())
+    require("one remote task a turn", all(count == 1 for count in sent.values()), sent)
+    tasks = [CheckedTask(run.world, task_id) for task_id in run.users.tasks()]
+    steps = [step for task in tasks if not task.open for step in task.history]
+    errors = [step.error.code for step in steps if step.error is not None]
+    left = [task_id for task_id, state in agent.states.items() if state == "WORKING"]
+    named = [step.metadata["remote_task"] for step in steps if "remote_task" in step.metadata]
+    unknown = sum(one["state"] == "unknown" for one in named) + errors.count("unknown_outcome")
+    known = {one["id"] for one in named if one["state"] == "running" and ("error" in one or run.time_leaps)}
+    unnamed = [task_id for task_id in left if task_id not in known]
+    ended = not any(task.open for task in tasks) and not run.files.removed
+    require("no remote task outlives its turn", not ended or len(unnamed) <= unknown, f"{unnamed} {named} {errors}")
 
 
 def _check_index(run: Run) -> None:
