@@ -17,13 +17,13 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.errors import CorruptHistory, UsageError
 from roboco.gateway.a2a import push
 from roboco.gateway.a2a import task_events as events
-from roboco.gateway.a2a.contexts import accept, context_of, first_task_of, own_begin
+from roboco.gateway.a2a.contexts import MessageRequest, accept, context_of, first_task_of, own_begin
 from roboco.gateway.answers.answer_stream import AnswerStream
 from roboco.gateway.answers.chats import chat_of_task
 from roboco.gateway.answers.following import answer_parts
 from roboco.gateway.answers.ids import task_id_of_branch
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
+from roboco.gateway.openai.accepting import AcceptedTurn
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_object import ResponseHead
@@ -62,7 +62,7 @@ class TeamAgent:
         if tools is not None and not (isinstance(tools, list) and all(isinstance(one, dict) for one in tools)):
             raise invalid("metadata.clientTools must be a list of objects")
         functions = client_tools([{"type": "function", **tool} for tool in tools or ()], nested=False)
-        request = TurnRequest(
+        request = MessageRequest(
             gateway=self.gateway,
             caller=self.caller,
             repetition=Repetition(self.caller, "", None, 0, 0.0),
@@ -71,6 +71,7 @@ class TeamAgent:
             immediate=True,
             task_options={"context": options.get("context"), "notify": []},
             message_options={"client_tools": functions} if functions else {},
+            if_busy=options.get("ifBusy"),
         )
         accepted = await accept(request, message, found)
         if configured:

@@ -46,6 +46,13 @@ class MessageId(Repetition):
         return f"{_ITEM}{self.digest[:32]}"
 
 
+@dataclass(frozen=True)
+class MessageRequest(TurnRequest):
+    """A message. `if_busy` says what becomes of the current step of its task; None if the team says so."""
+
+    if_busy: Any = None
+
+
 def context_of(task_id: str) -> str | None:
     """Return the context of a task, as its caller names it, or None if it is no task of A2A."""
     match = _TASK.fullmatch(task_id)
@@ -64,7 +71,7 @@ def own_begin(steps: list[TaskStep]) -> int:
     return max((step.seq for step in steps if str(step.metadata.get("item_id", "")).startswith(_FIRST)), default=0)
 
 
-async def accept(request: TurnRequest, message: Message, found: Task | None) -> AcceptedTurn:
+async def accept(request: MessageRequest, message: Message, found: Task | None) -> AcceptedTurn:
     """Bring the message to `found`, the task that it names, or to that of its context."""
     answers = tuple(_answers(message))
     turn = Turn(answers=answers, param="parts") if answers else Turn(_text(message), param="parts")
@@ -84,7 +91,7 @@ async def accept(request: TurnRequest, message: Message, found: Task | None) -> 
     return await _continue(request, found, None)
 
 
-async def _accept_in_context(request: TurnRequest, context_id: str) -> AcceptedTurn:
+async def _accept_in_context(request: MessageRequest, context_id: str) -> AcceptedTurn:
     """Bring the message to the newest task of the context. If another one takes the next task, it follows that."""
     chat = await chat_of_task(request.gateway, request.caller, first_task_of(context_id))
     try:
@@ -97,7 +104,7 @@ async def _accept_in_context(request: TurnRequest, context_id: str) -> AcceptedT
     return await _accept_in_context(request, context_id)
 
 
-async def _accept_in_chat(request: TurnRequest, chat: Chat) -> AcceptedTurn:
+async def _accept_in_chat(request: MessageRequest, chat: Chat) -> AcceptedTurn:
     if not chat.tasks:
         options = request.task_options | {"item_id": _first_item(request)}
         return await accepting.accept_new(replace(request, task_options=options), chat.first)
@@ -107,7 +114,7 @@ async def _accept_in_chat(request: TurnRequest, chat: Chat) -> AcceptedTurn:
     return await _continue(request, task, chat)
 
 
-async def _continue(request: TurnRequest, task: Task, chat: Chat | None) -> AcceptedTurn:
+async def _continue(request: MessageRequest, task: Task, chat: Chat | None) -> AcceptedTurn:
     """Send the message to the task if it is open, else to the next one of its chat."""
     steps = await request.gateway.calls.histories.run(lambda: list(task.steps()))
     items = (request.item_id(task, 0), _first_item(request))
@@ -118,7 +125,8 @@ async def _continue(request: TurnRequest, task: Task, chat: Chat | None) -> Acce
         return AcceptedTurn(task, ResponseStart(known[-1].seq))
     summary = await request.gateway.calls.reads.run(task.summary)
     if not summary.status.ended:
-        return await send_to_task(request, task)
+        busy = {"if_busy": request.if_busy} if request.if_busy else {}
+        return await send_to_task(replace(request, message_options=request.message_options | busy), task)
     if chat is None:
         raise UnsupportedOperationError("the task has ended: send the message with the contextId alone")
     return await _fork(request, task, chat)

@@ -295,6 +295,29 @@ def test_a_message_while_the_task_works_is_read_after_the_step(gateways: list[Ga
     run(drive())
 
 
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_a_message_interrupts_a_task_at_work(gateways: list[GatewayProcess], binding: str) -> None:
+    async def drive() -> None:
+        seen: list[StreamResponse] = []
+        async with connected(gateways[0], "desk", binding) as client, connected(gateways[1], "desk", binding) as other:
+            async for event in client.send_message(said(text("endless"))):
+                seen.append(event)
+                if len(seen) == 5:
+                    stop = said(text("two"), taskId=seen[0].task.id)
+                    ParseDict({"ifBusy": "interrupt"}, stop.message.metadata)
+                    later = asyncio.create_task(task_of(other.send_message(stop)))
+            answered = await later
+            assert answered.texts[-1][1].endswith(": two")
+            assert RemoteTask(seen).texts[-1] == answered.texts[-1]
+            assert answered.state == TaskState.TASK_STATE_COMPLETED
+            wrong = said(text("three"), taskId=answered.id)
+            ParseDict({"ifBusy": "never"}, wrong.message.metadata)
+            with pytest.raises(UnsupportedOperationError):
+                await task_of(client.send_message(wrong))
+
+    run(drive())
+
+
 def test_a_killed_worker_and_a_cut_leave_no_text_twice(gateways: list[GatewayProcess]) -> None:
     async def drive() -> None:
         seen: list[StreamResponse] = []
