@@ -10,6 +10,9 @@ stored. From then on the marker makes the sweeper dispatch the delivery (notific
 Each receiver gets its notifications in the order of the decisions: by position, generation and epoch. A pass may store
 its notification late, after the task has moved on and a later one was delivered. The record of the newest finished
 notification of each target shows that, and the late one is dropped, as if its wait had ended before the pass.
+
+A client of A2A adds receivers to an open task. Its gateway stores the receiver first, and reads the task after that: if
+the task rests by then, no coordinator may have seen the receiver, and the gateway stores the notification itself.
 """
 
 import json
