@@ -41,7 +41,7 @@ from roboco.domain.history.step import (
     TaskStep,
 )
 from roboco.domain.inbox.item import Interrupt, UserMessage, blocking_pause
-from roboco.domain.limits import Limits
+from roboco.domain.limits import RAISE_LIMIT_HINT, Limits
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import END, TO_USER, Manual
 from roboco.domain.team.team import Team
@@ -52,7 +52,6 @@ LOOP = "loop"
 APPROVAL_EXPIRED = "approval_expired"
 ROUTER = "router"
 ROUTER_LOST = "router_lost"
-RAISE_LIMIT_HINT = "raise the limit to go on"
 
 
 def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:

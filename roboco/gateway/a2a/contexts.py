@@ -46,6 +46,13 @@ class MessageId(Repetition):
         return f"{_ITEM}{self.digest[:32]}"
 
 
+@dataclass(frozen=True)
+class MessageRequest(TurnRequest):
+    """A message. `if_busy` says what becomes of the current step of its task; None if the team says so."""
+
+    if_busy: Any = None
+
+
 def context_of(task_id: str) -> str | None:
     """Return the context of a task, as its caller names it, or None if it is no task of A2A."""
     match = _TASK.fullmatch(task_id)
@@ -64,7 +71,7 @@ def own_begin(steps: list[TaskStep]) -> int:
     return max((step.seq for step in steps if str(step.metadata.get("item_id", "")).startswith(_FIRST)), default=0)
 
 
-async def accept(request: TurnRequest, message: Message, found: Task | None) -> AcceptedTurn:
+async def accept(request: MessageRequest, message: Message, found: Task | None) -> AcceptedTurn:
     """Bring the message to `found`, the task that it names, or to that of its context."""
     answers = tuple(_answers(message))
     turn = Turn(answers=answers, param="parts") if answers else Turn(_text(message), param="parts")
@@ -87,7 +94,7 @@ async def accept(request: TurnRequest, message: Message, found: Task | None) -> 
         raise UnsupportedOperationError("the task has ended: send the message with the contextId alone") from None
 
 
-async def _accept_in_context(request: TurnRequest, context_id: str) -> AcceptedTurn:
+async def _accept_in_context(request: MessageRequest, context_id: str) -> AcceptedTurn:
     """Bring the message to the newest task of the context. If another one takes the next task, it follows that."""
     chat = await chat_of_task(request.gateway, request.caller, first_task_of(context_id))
     while (accepted := await _accept_in_chat(request, chat)) is None:
@@ -95,7 +102,7 @@ async def _accept_in_context(request: TurnRequest, context_id: str) -> AcceptedT
     return accepted
 
 
-async def _accept_in_chat(request: TurnRequest, chat: Chat) -> AcceptedTurn | None:
+async def _accept_in_chat(request: MessageRequest, chat: Chat) -> AcceptedTurn | None:
     """Return the turn, or None if another message begins the next task of the context at this moment."""
     if not chat.tasks:
         options = request.task_options | {"item_id": _first_item(request)}
@@ -109,7 +116,7 @@ async def _accept_in_chat(request: TurnRequest, chat: Chat) -> AcceptedTurn | No
         return await unless_taken(_fork(request, task, chat))
 
 
-async def _send(request: TurnRequest, task: Task) -> AcceptedTurn:
+async def _send(request: MessageRequest, task: Task) -> AcceptedTurn:
     """Send the message to the task, or find it there. Raise AlreadyEnded if the task has ended without it."""
     steps = await request.gateway.calls.histories.run(lambda: list(task.steps()))
     items = (request.item_id(task, 0), _first_item(request))
@@ -118,7 +125,8 @@ async def _send(request: TurnRequest, task: Task) -> AcceptedTurn:
         if known[-1].text != request.turn.prompt:
             raise Problem(422, "conflict", "the messageId was used for another message", "use another one")
         return AcceptedTurn(task, ResponseStart(known[-1].seq))
-    return await send_to_task(request, task)
+    busy = {"if_busy": request.if_busy} if request.if_busy else {}
+    return await send_to_task(replace(request, message_options=request.message_options | busy), task)
 
 
 def _first_item(request: TurnRequest) -> str:

@@ -18,24 +18,9 @@ from roboco.domain.builtin_tools import CLIENT_PREFIX
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history import part as history
 from roboco.domain.history.step import OUTPUT, USER, TaskStep
-from roboco.domain.status import TaskStatus as Status
 from roboco.domain.stream.event import AgentHandedOff, SubTaskStarted
 from roboco.gateway.answers import answer_stream as parts
 from roboco.gateway.openai.outputs import is_answer
-
-STATES: Final = {
-    Status.QUEUED: a2a.TaskState.TASK_STATE_SUBMITTED,
-    Status.RUNNING: a2a.TaskState.TASK_STATE_WORKING,
-    Status.PAUSED: a2a.TaskState.TASK_STATE_WORKING,
-    Status.USER_TURN: a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
-    Status.CLIENT_TOOL_TURN: a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
-    Status.APPROVAL: a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
-    Status.COMPLETED: a2a.TaskState.TASK_STATE_COMPLETED,
-    Status.FAILED: a2a.TaskState.TASK_STATE_FAILED,
-    Status.GOALS_FAILED: a2a.TaskState.TASK_STATE_FAILED,
-    Status.CANCELLED: a2a.TaskState.TASK_STATE_CANCELED,
-}
-"""The state by the status. A task that is paused at a limit requires input."""
 
 MAX_EXACT: Final = 2**53
 MAX_VALUE_DEPTH: Final = 24
