@@ -24,29 +24,17 @@ def expiry_of(team: Team, step: TaskStep, call: ToolCall) -> datetime | None:
     return step.created_at + timedelta(seconds=spec.expires)
 
 
-def count_reminders(team: Team, calls: Iterable[ToolCall], age: float) -> int:
-    """Return how many reminders of the calls of a step of this age are due. Their intervals double."""
-    count = 0
-    for call in calls:
-        due = _first_reminder(team, call)
+def due_times(team: Team, calls: Iterable[ToolCall], age: float) -> tuple[int, float | None]:
+    """Return how many reminders of the calls of a step of this age are due, and the age for the next time, or None.
+
+    The intervals of reminders double. The next time is that of a reminder or an expiry.
+    """
+    count, times = 0, list[float]()
+    for spec in (team.tool(call.tool_name) for call in calls):
+        if spec is None:
+            continue
+        due = spec.remind
         while due is not None and age >= due:
             count, due = count + 1, due * 2
-    return count
-
-
-def next_time(team: Team, step: TaskStep, calls: Iterable[ToolCall], age: float) -> float | None:
-    """Return the age of the step at which the next reminder or expiry is due, or None if none is."""
-    times: list[float] = []
-    for call in calls:
-        if (expiry := expiry_of(team, step, call)) is not None:
-            times.append((expiry - step.created_at).total_seconds())
-        if (due := _first_reminder(team, call)) is not None:
-            while age >= due:
-                due *= 2
-            times.append(due)
-    return min(times, default=None)
-
-
-def _first_reminder(team: Team, call: ToolCall) -> float | None:
-    spec = team.tool(call.tool_name)
-    return None if spec is None else spec.remind
+        times += [time for time in (spec.expires, due) if time is not None]
+    return count, min(times, default=None)
