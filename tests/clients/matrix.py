@@ -24,7 +24,7 @@ from tests.support.stack import LONG_LEASE, Stack, until
 KILL, HUNDRED = "killed worker", "a hundred runs"
 ROWS = (
     *("plain", "stream", "structured output", "resume", "tools", "parameters", "history", "approval", "failure"),
-    *("cancel", HUNDRED, KILL),
+    *("cancel", "stop", HUNDRED, KILL),
 )
 QUICK_ROWS = (*ROWS[:4], KILL)
 """The rows that each run of the checks drives."""
@@ -184,6 +184,8 @@ def _answer(request: Request) -> Reply:
     """Return the answer of the other tests, or JSON to a prompt that asks for it: in a call if it has a function."""
     if (reply := conformance_answer(request)) is not None:
         return reply
+    if "twice" in request.last_user and "add" in request.tools and not request.tool_results:
+        return Reply(tool_calls=[("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})])
     if "brisk" in request.last_user:
         return Reply(chunks=LONG_ANSWER, interval=0.05)
     if "as JSON" not in request.last_user:

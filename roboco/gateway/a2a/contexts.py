@@ -10,7 +10,7 @@ A message for a task that is open goes to that task. Data with a `callId` answer
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from a2a.types import Message, UnsupportedOperationError
 from google.protobuf.json_format import MessageToDict
@@ -19,17 +19,14 @@ from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.step import TaskStep
 from roboco.errors import AlreadyEnded
-from roboco.gateway.answers.chats import Chat, chat_of_task, grown, send_to_task, unless_taken
-from roboco.gateway.idempotency import NewTaskId
+from roboco.gateway.answers.chats import Chat, chat_of_task, fork_ended, grown, send_to_task, unless_taken
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
 from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned, Turn
-from roboco.gateway.principal import Scope
 from roboco.gateway.problem import Problem, invalid
-from roboco.gateway.teams import team_of_fork
 
 _ITEM: Final = "a2a-"
 _FIRST: Final = "a2a-first-"
@@ -113,7 +110,7 @@ async def _accept_in_chat(request: MessageRequest, chat: Chat) -> AcceptedTurn |
     try:
         return await _send(request, task)
     except AlreadyEnded:
-        return await unless_taken(_fork(request, task, chat))
+        return await unless_taken(fork_ended(request, task, chat, _first_item(request)))
 
 
 async def _send(request: MessageRequest, task: Task) -> AcceptedTurn:
@@ -131,19 +128,6 @@ async def _send(request: MessageRequest, task: Task) -> AcceptedTurn:
 
 def _first_item(request: TurnRequest) -> str:
     return f"{_FIRST}{request.repetition.digest[:32]}"
-
-
-async def _fork(request: TurnRequest, task: Task, chat: Chat) -> AcceptedTurn:
-    gateway, caller = request.gateway, request.caller
-    caller.require(Scope.CONTROL)
-    new, item_id = NewTaskId(caller.task_id(chat.next), repeatable=True), _first_item(request)
-
-    def branch_off() -> Task:
-        team = team_of_fork(caller, task.team())
-        options: dict[str, Any] = {"task_id": new.task_id, "item_id": item_id, **request.of_message}
-        return task.fork(None, request.turn.prompt, team=team, **options)
-
-    return AcceptedTurn(await gateway.create_task(caller, new, branch_off), ResponseStart(item_id=item_id))
 
 
 def _text(message: Message) -> str:

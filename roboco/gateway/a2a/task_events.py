@@ -43,7 +43,7 @@ class TaskEvents:
             case parts.AgentBegan():
                 self._turn = part
                 yield self._working(agent=part.agent)
-            case parts.TextPiece():
+            case parts.Piece(kind="text"):
                 yield self._text(part.text)
             case parts.Voided() if self._turn.step_id in self._begun:
                 self._begun.discard(self._turn.step_id)
@@ -52,8 +52,8 @@ class TaskEvents:
                 yield self._text("", last_chunk=True)
             case parts.OutputGiven():
                 yield self._artifact(output_artifact(part.step_id, part.agent, part.value), last_chunk=True)
-            case parts.FileWritten():
-                yield self._artifact(file_artifact(part.file, self._files), last_chunk=True)
+            case history.Artifact():
+                yield self._artifact(file_artifact(part, self._files), last_chunk=True)
             case _:
                 yield from self._progress(part)
 

@@ -31,6 +31,8 @@ from roboco.gateway.mcp.team_tools import (
     TeamTools,
     approval_form,
     error_result,
+    errors_of_requests,
+    list_templates,
     result_now,
     shows_forms,
 )
@@ -45,8 +47,22 @@ _POLL_MILLISECONDS: Final = 1000
 def mcp_server(gateway: Gateway, find_caller: FindCaller) -> Server[Any]:
     """Return the MCP server. `find_caller` returns the caller of a request."""
     tools = TeamTools(gateway, find_caller)
-    server = tools.server(version("roboco"))
-    TaskExtension(tools).register(server)
+    server: Server[Any] = Server(
+        "roboco",
+        version=version("roboco"),
+        instructions=f"Each tool is a team of agents. {TASK_TOOL} reads, continues and stops its tasks.",
+        on_list_tools=tools.list_tools,
+        on_list_resources=tools.list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=tools.read_resource,
+    )
+    server.middleware.append(errors_of_requests)
+    extension = TaskExtension(tools)
+    server.extensions[EXTENSION] = {}
+    server.add_request_handler("tools/call", mcp.CallToolRequestParams, extension.call)
+    server.add_request_handler("tasks/get", _TaskParams, extension.get)
+    server.add_request_handler("tasks/update", _UpdateParams, extension.update)
+    server.add_request_handler("tasks/cancel", _TaskParams, extension.cancel)
     return server
 
 
@@ -65,15 +81,8 @@ class TaskExtension:
         self._tools = tools
         self._calls = tools.gateway.calls
 
-    def register(self, server: Server[Any]) -> None:
-        """Let the server answer them."""
-        server.extensions[EXTENSION] = {}
-        server.add_request_handler("tools/call", mcp.CallToolRequestParams, self._call)
-        server.add_request_handler("tasks/get", _TaskParams, self._get)
-        server.add_request_handler("tasks/update", _UpdateParams, self._update)
-        server.add_request_handler("tasks/cancel", _TaskParams, self._cancel)
-
-    async def _call(self, ctx: Context, params: mcp.CallToolRequestParams) -> mcp.Result | dict[str, Any]:
+    async def call(self, ctx: Context, params: mcp.CallToolRequestParams) -> mcp.Result | dict[str, Any]:
+        """Return the new task of a client that follows tasks, or the answer of the tool."""
         if params.name == TASK_TOOL or not _is_named(ctx):
             return await self._tools.call_tool(ctx, params)
         try:
@@ -84,16 +93,19 @@ class TaskExtension:
             return error_result(error)
         return {"resultType": "task", **_fields(caller, summary), "status": "working"}
 
-    async def _get(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
+    async def get(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
+        """Return a task with what it waits for, or its result."""
         caller, task = await self._task(ctx, params, Scope.READ)
         return await self._calls.histories.run(_detailed, caller, task, shows_forms(ctx))
 
-    async def _update(self, ctx: Context, params: _UpdateParams) -> dict[str, Any]:
+    async def update(self, ctx: Context, params: _UpdateParams) -> dict[str, Any]:
+        """Bring decisions to a task."""
         caller, task = await self._task(ctx, params, Scope.APPROVE)
         await self._tools.decide(caller, task, params.input_responses)
         return {}
 
-    async def _cancel(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
+    async def cancel(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
+        """Stop a task."""
         caller, task = await self._task(ctx, params, Scope.CONTROL)
         await self._calls.controls.run(task.stop, "stopped by an MCP client", by=caller.by)
         return {}

@@ -18,7 +18,6 @@ from typing import Any, Final, Literal, TypeVar
 import mcp_types as mcp
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.elicitation import render_elicitation_schema
-from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field, ValidationError
@@ -47,12 +46,6 @@ KEY_META: Final = "roboco/idempotency-key"
 MAX_RESOURCE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a resource that is read at once."""
 _PAGE: Final = 100
-_TEMPLATES: Final = mcp.ListResourceTemplatesResult(
-    resource_templates=[
-        mcp.ResourceTemplate(uri_template="roboco://{task_id}/history", name="history"),
-        mcp.ResourceTemplate(uri_template="roboco://{task_id}/files/{name}", name="file"),
-    ]
-)
 
 
 class TeamCall(BaseModel):
@@ -72,7 +65,7 @@ class TaskCall(BaseModel):
     result: Any = Field(None, description="The result of a call, for answer.")
 
 
-class ToolResult(BaseModel):
+class TeamAnswer(BaseModel):
     """A task, as it waits or has ended."""
 
     task_id: str
@@ -83,7 +76,7 @@ class ToolResult(BaseModel):
     waits_for: list[dict[str, Any]] = Field([], description="Calls that wait for a person.")
 
 
-class Decision(BaseModel):
+class ApprovalForm(BaseModel):
     """A person's decision on a call."""
 
     approve: bool = Field(title="Approve the call")
@@ -100,7 +93,7 @@ def _team_tool(team: TeamDetails) -> mcp.Tool:
         name=team.name,
         description=team.description or f"Runs the team {team.name}: {', '.join(one.name for one in team.agents)}.",
         input_schema=schema,
-        output_schema=ToolResult.model_json_schema(),
+        output_schema=TeamAnswer.model_json_schema(),
     )
 
 
@@ -111,28 +104,14 @@ class TeamTools:
         self.gateway = gateway
         self._find_caller = find_caller
 
-    def server(self, version: str) -> Server[Any]:
-        """Return the MCP server."""
-        server: Server[Any] = Server(
-            "roboco",
-            version=version,
-            instructions=f"Each tool is a team of agents. {TASK_TOOL} reads, continues and stops its tasks.",
-            on_list_tools=self._list_tools,
-            on_call_tool=self.call_tool,
-            on_list_resources=self._list_resources,
-            on_list_resource_templates=_list_templates,
-            on_read_resource=self._read_resource,
-        )
-        server.middleware.append(_errors_of_requests)
-        return server
-
     async def caller(self, ctx: Context, scope: Scope) -> Principal:
         """Return the caller of a request. Raise Problem if it lacks the scope."""
         caller = await self._find_caller(ctx)
         caller.require(scope)
         return caller
 
-    async def _list_tools(self, ctx: Context, _: mcp.PaginatedRequestParams | None) -> mcp.ListToolsResult:
+    async def list_tools(self, ctx: Context, _: mcp.PaginatedRequestParams | None) -> mcp.ListToolsResult:
+        """Return a tool for each team that the caller may use, and `roboco_task`."""
         caller = await self.caller(ctx, Scope.READ)
         tools = await self.gateway.calls.reads.run(
             lambda: [_team_tool(team_details(*one)) for one in usable_teams(self.gateway, caller)]
@@ -141,7 +120,7 @@ class TeamTools:
             name=TASK_TOOL,
             description="Reads, waits for, decides, answers or stops a task that a team's tool has begun.",
             input_schema=TaskCall.model_json_schema(),
-            output_schema=ToolResult.model_json_schema(),
+            output_schema=TeamAnswer.model_json_schema(),
         )
         return mcp.ListToolsResult(tools=[*tools, own])
 
@@ -187,7 +166,7 @@ class TeamTools:
             if call.id in responses:
                 answer = mcp.ElicitResult.model_validate(responses[call.id])
                 accepted = answer.action == "accept"
-                said = Decision.model_validate(answer.content) if accepted else Decision(approve=False)
+                said = ApprovalForm.model_validate(answer.content) if accepted else ApprovalForm(approve=False)
                 decide = task.approve if said.approve else task.deny
                 await self.gateway.calls.controls.run(decide, call.id, reason=said.reason, by=caller.by)
 
@@ -259,7 +238,8 @@ class TeamTools:
                     break
         return progress, await task.aresult()
 
-    async def _list_resources(self, ctx: Context, params: mcp.PaginatedRequestParams | None) -> mcp.ListResourcesResult:
+    async def list_resources(self, ctx: Context, params: mcp.PaginatedRequestParams | None) -> mcp.ListResourcesResult:
+        """Return a page of the histories of tasks, the latest change first."""
         caller = await self.caller(ctx, Scope.READ)
         cursor = (params.cursor if params is not None else None) or ""
         page = await self.gateway.calls.reads.run(
@@ -277,7 +257,8 @@ class TeamTools:
         ]
         return mcp.ListResourcesResult(resources=resources, next_cursor=page.cursor or None)
 
-    async def _read_resource(self, ctx: Context, params: mcp.ReadResourceRequestParams) -> mcp.ReadResourceResult:
+    async def read_resource(self, ctx: Context, params: mcp.ReadResourceRequestParams) -> mcp.ReadResourceResult:
+        """Return a history, or a file."""
         caller = await self.caller(ctx, Scope.READ)
         uri = str(params.uri)
         task_id, _, place = uri.removeprefix("roboco://").partition("/")
@@ -292,11 +273,14 @@ class TeamTools:
         raise not_found(f"no resource {uri[:200]!r}", "use roboco://TASK/history or /files/NAME")
 
 
-async def _list_templates(_: Context, __: mcp.PaginatedRequestParams | None) -> mcp.ListResourceTemplatesResult:
-    return _TEMPLATES
+async def list_templates(_: Context, __: mcp.PaginatedRequestParams | None) -> mcp.ListResourceTemplatesResult:
+    """Return the forms of the addresses of resources."""
+    history = mcp.ResourceTemplate(uri_template="roboco://{task_id}/history", name="history")
+    files = mcp.ResourceTemplate(uri_template="roboco://{task_id}/files/{name}", name="file")
+    return mcp.ListResourceTemplatesResult(resource_templates=[history, files])
 
 
-async def _errors_of_requests(ctx: Context, call_next: CallNext) -> HandlerResult:
+async def errors_of_requests(ctx: Context, call_next: CallNext) -> HandlerResult:
     """Raise MCPError, with the resource that the request names, for an error of a request."""
     try:
         return await call_next(ctx)
@@ -327,7 +311,7 @@ def error_result(error: Problem | RobocoError | ValidationError) -> mcp.CallTool
 def approval_form(call: ToolCall) -> mcp.ElicitRequest:
     """Return the form by which a person decides on a call."""
     message = f"{call.tool_name}({canonical_json(call.args)[:2000]}) needs an approval."
-    schema = render_elicitation_schema(Decision)
+    schema = render_elicitation_schema(ApprovalForm)
     return mcp.ElicitRequest(params=mcp.ElicitRequestFormParams(message=message, requested_schema=schema))
 
 
@@ -347,7 +331,7 @@ def result_of_call(task_id: str, result: TaskResult, unapproved: list[ToolCall])
         text = result.text
     else:
         text = f"{result.status}: {result.reason}" if result.reason else f"The task {task_id} is {result.status}."
-    structured = ToolResult(
+    structured = TeamAnswer(
         task_id=task_id,
         status=result.status,
         reason=result.reason,

@@ -89,6 +89,26 @@ def test_branches_that_begin_at_the_same_moment_are_two_tasks_and_an_erased_one_
     assert begin("three", counted) == f"acme:{first}_4"
 
 
+def test_a_thread_whose_task_has_ended_goes_on_in_one_fork(rest: RestWorld) -> None:
+    first, gateway, caller = first_task_id("acme", "desk", "c"), rest.app.state.gateway, CALLERS["acme"]
+    task = rest.orchestrator.task(rest.run(f"acme:{first}", conversation=True))
+    task.stop()
+    rest.world.settle(task.task_id)
+    request = TurnRequest(gateway, caller, Repetition(caller, "", None, 0, 0.0), "desk", Turn(), True, {}, {})
+
+    def send(text: str) -> str:
+        messages = [{"role": "user", "id": one, "parts": [{"type": "text", "text": one}]} for one in ("hello", text)]
+        assert rest.client.portal is not None
+        chat = rest.client.portal.call(chat_of, gateway, caller, "desk", "c")
+        turn, _ = rest.client.portal.call(partial(accept, request, chat, messages, False))
+        return turn.task.task_id
+
+    assert [send(text) for text in ("one", "one", "two")] == [f"acme:{first}_2"] * 3
+    rest.world.settle(f"acme:{first}_2")
+    texts = [step.text for step in rest.orchestrator.task(f"acme:{first}_2").steps() if step.agent_name == "user"]
+    assert texts == ["hello", "one", "two"]
+
+
 def test_a_chat_whose_first_task_another_message_begins_is_busy(
     rest: RestWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
