@@ -3,6 +3,10 @@
 # `.env`. To update, run the script again and review the changed lines. It needs `docker buildx`, which ignores a format that
 # begins with `{{.Manifest` (docker/buildx#1175); hence `print`.
 set -eu
+if ! docker buildx version >/dev/null 2>&1; then
+    echo "\`docker buildx\` does not run: install Docker's plugin, the package docker-buildx-plugin, or docker-buildx of Debian" >&2
+    exit 69
+fi
 while read -r name image; do
     digest=$(docker buildx imagetools inspect "$image" --format '{{print .Manifest.Digest}}')
     case $digest in

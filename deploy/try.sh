@@ -4,25 +4,40 @@
 #   OPENAI_API_KEY=sk-... deploy/try.sh
 #   OPENAI_BASE_URL=http://host.docker.internal:11434/v1 deploy/try.sh     # a model server on this host
 #
-# The first run writes passwords and image digests to `.env`; later ones use it. `docker compose down` ends all, and
-# `docker compose down --volumes` removes the data, too.
+# The first run writes passwords, image digests, and these settings to `.env`: OPENAI_API_KEY, OPENAI_BASE_URL, ROBOCO_TOOL_MODULES
+# and ROBOCO_ALLOWLIST. Later runs use it. `docker compose down` ends all, and `docker compose down --volumes` removes the data, too.
 set -eu
 cd "$(dirname "$0")/.."
+if ! docker compose version >/dev/null 2>&1; then
+    echo "\`docker compose\` does not run: install Docker with its plugins compose and buildx, docs.docker.com/engine/install" >&2
+    exit 69
+fi
 if [ ! -e .env ]; then
     if [ -z "${OPENAI_API_KEY:-}${OPENAI_BASE_URL:-}" ]; then
         echo "set OPENAI_API_KEY, or OPENAI_BASE_URL for a model server without a key" >&2
         exit 64
     fi
+    case ${OPENAI_BASE_URL:-} in
+    *://localhost[:/]* | *://127.*)
+        echo "OPENAI_BASE_URL is '$OPENAI_BASE_URL', and in a container that is the container itself: write host.docker.internal for this" \
+            "host, and let the model server listen at Docker's address of it, such as 172.17.0.1" >&2
+        exit 64
+        ;;
+    esac
     (
         umask 077
         trap 'rm -f .env.new' EXIT
         deploy/pin-images.sh >.env.new
         deploy/make-secrets.sh >>.env.new
-        echo "OPENAI_API_KEY=${OPENAI_API_KEY:-not-a-key}" >>.env.new
-        [ -z "${OPENAI_BASE_URL:-}" ] || echo "OPENAI_BASE_URL=$OPENAI_BASE_URL" >>.env.new
+        : "${OPENAI_API_KEY:=not-a-key}"
+        for name in OPENAI_API_KEY OPENAI_BASE_URL ROBOCO_TOOL_MODULES ROBOCO_ALLOWLIST; do
+            eval "value=\${$name:-}"
+            [ -z "$value" ] || echo "$name='$value'" >>.env.new
+        done
         mv .env.new .env
     )
 fi
+unset ROBOCO_WORKSPACE ROBOCO_S3_ENDPOINT_URL ROBOCO_SIGNING_KEYS # Compose would prefer those of `roboco dev` to the values of .env
 mkdir -p teams modules
 docker compose up --build --detach --wait
 tty=

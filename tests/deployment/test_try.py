@@ -5,10 +5,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.deployment.files import DEPLOY
 
 DOCKER = """#!/bin/sh
-echo "$*" >>docker.log
+[ "$1" != "${MISSING_PLUGIN-}" ] || exit 125
+echo "$* workspace=${ROBOCO_WORKSPACE-}" >>docker.log
 case "$*" in
 *imagetools*) echo sha256:0123 ;;
 *"keys create"*) printf 'a line\\nthe-key\\n' ;;
@@ -32,22 +35,37 @@ def run_try(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_first_run_makes_secrets_and_starts_everything(tmp_path: Path) -> None:
-    done = run_try(tmp_path, OPENAI_API_KEY="sk-one")
+    allowlist = '{"tasks": ["store.refund@store"]}'
+    # Where `.roboco/dev/env` was read, the workspace of `roboco dev` is in the environment.
+    done = run_try(tmp_path, OPENAI_API_KEY="sk-one", ROBOCO_ALLOWLIST=allowlist, ROBOCO_WORKSPACE="s3://dev/tasks")
     assert done.returncode == 0, done.stderr
     assert "with the key the-key" in done.stdout
     file = tmp_path / ".env"
     assert file.stat().st_mode & 0o077 == 0
     values = dict(line.split("=", 1) for line in file.read_text().splitlines())
-    assert values.pop("OPENAI_API_KEY") == "sk-one"
+    assert values.pop("OPENAI_API_KEY") == "'sk-one'"
+    assert values.pop("ROBOCO_ALLOWLIST") == f"'{allowlist}'"
     secrets = [value for name, value in values.items() if not name.endswith("_IMAGE")]
     assert len(secrets) == len(set(secrets)) == SECRETS
     commands = (tmp_path / "docker.log").read_text().splitlines()[-3:]
-    assert commands[0] == "compose up --build --detach --wait"
-    assert commands[1] == "compose exec -T gateway roboco demo"
+    assert commands[0] == "compose up --build --detach --wait workspace="
+    assert commands[1] == "compose exec -T gateway roboco demo workspace="
     assert values["S3_SECRET_KEY_OPERATOR"] in commands[2]
 
 
-def test_without_a_model_nothing_is_made(tmp_path: Path) -> None:
-    done = run_try(tmp_path)
-    assert (done.returncode, "set OPENAI_API_KEY" in done.stderr) == (64, True)
-    assert not (tmp_path / ".env").exists()
+REFUSALS = {
+    "no model": ({}, 64, "set OPENAI_API_KEY, or OPENAI_BASE_URL"),
+    "a model server at the container": ({"OPENAI_BASE_URL": "http://localhost:11434/v1"}, 64, "host.docker.internal"),
+    "its address": ({"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}, 64, "host.docker.internal"),
+    "no buildx": ({"OPENAI_API_KEY": "sk-one", "MISSING_PLUGIN": "buildx"}, 69, "docker-buildx-plugin"),
+    "no compose": ({"OPENAI_API_KEY": "sk-one", "MISSING_PLUGIN": "compose"}, 69, "docs.docker.com"),
+}
+
+
+@pytest.mark.parametrize(("variables", "code", "remedy"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_is_one_line_with_the_remedy(
+    tmp_path: Path, variables: dict[str, str], code: int, remedy: str
+) -> None:
+    done = run_try(tmp_path, **variables)
+    assert (done.returncode, remedy in done.stderr, done.stderr.count("\n")) == (code, True, 1)
+    assert list(tmp_path.glob(".env*")) == []
