@@ -44,10 +44,10 @@ GATEWAY_GROUPS: Final = {
 }  # fmt: skip
 HEAD: Final = """# Settings
 
-Clients, workers and commands read their settings from environment variables. An empty variable counts as none. A wrong
-one is a UsageError that names the variable, its value and the problem. The entries of a list are separated by commas.
-This page is generated from `roboco/settings.py` and `roboco/gateway/settings.py`. `roboco serve` also reads those of
-the gateway.
+For operators and developers: every environment variable. Clients, workers and commands read their settings from
+environment variables. An empty variable counts as none. A wrong one is a UsageError that names the variable, its
+value and the problem. The entries of a list are separated by commas. This page is generated from `roboco/settings.py`
+and `roboco/gateway/settings.py`. `roboco serve` also reads those of the gateway.
 """
 TAIL: Final = """
 ## Without the prefix
