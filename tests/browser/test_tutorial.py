@@ -1,4 +1,7 @@
-"""The tutorial: its commands are run as they are printed, in their order, by a shell, and its page in Chromium."""
+"""The tutorial: its commands are run as they are printed, in their order, by a shell, and its page in Chromium.
+
+Those that need Docker are run by tests/deployment/containers/test_tutorial.py.
+"""
 
 import re
 import signal
@@ -14,24 +17,12 @@ from playwright.sync_api import Browser, expect
 
 from roboco.local.process import Server, free_port, start_server
 from tests.integration.cli.process import environment
+from tests.support.desk import LETTER, answer
 from tests.support.documents import GUIDES, example, examples
-from tests.support.servers.model_server import ModelServer, Reply, Request
+from tests.support.servers.model_server import ModelServer
 from tests.support.stack import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
-LETTER = ["Dear customer, ", "we are sorry. ", "Yours, ", "the shop."]
-
-
-def answer(request: Request) -> Reply:
-    """Return the reply of the clerk, or of the writer."""
-    if "friendly letter" in request.system:
-        return Reply(chunks=LETTER, interval=1.0 if "Slowly" in str(request.messages) else 0.1)
-    results = [text for _, text in request.tool_results]
-    if not results:
-        return Reply(tool_calls=[("find_order", {"number": "17" if "17" in request.last_user else "18"})])
-    if "money back" in request.last_user and "paid_back" not in results[-1]:
-        return Reply(tool_calls=[("refund", {"order": "17", "euros": 24.9})])
-    return Reply(text=f"I have read: {results[-1]}")
 
 
 class Terminals:
@@ -116,8 +107,6 @@ def test_every_command_of_the_tutorial_works(terminals: Terminals, browser: Brow
     assert "".join(LETTER) in " ".join(terminals.run("kill").split())
     until(lambda: "agents ended with code -9" in terminals.log("dev"), 60, "the worker was killed")
     assert terminals.run("paid").count(line) == 1
-    terminals.run("compose")
-    assert {one.name for one in (terminals.folder.parent / "modules").iterdir()} == {"store_desk.py", "allowed.yaml"}
     dev.process.send_signal(signal.SIGINT)
     assert dev.process.wait(120) == 0
 

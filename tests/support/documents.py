@@ -8,7 +8,8 @@ A comment above a code block says how it is tested:
     <!-- before: PACKAGE -->  code of another framework
     <!-- message -->        a Celery message
     <!-- ci: NAME -->       a command that `.ci/run` runs in a fresh clone
-    <!-- step: NAME -->     commands of the tutorial; `tests/browser/test_tutorial.py` runs them in order
+    <!-- step: NAME -->     commands of the tutorial; `tests/browser/test_tutorial.py` runs them in order,
+                            `tests/deployment/containers/test_tutorial.py` those that need Docker
 """
 
 import re

@@ -51,6 +51,13 @@ def bases(room: Room) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
+def compose_images(room: Room) -> dict[str, str]:
+    """Build the images of `compose.yaml` without its profiles. Return their names with digests."""
+    with skip_if_unreachable():
+        return load_or_build(room, ("python", "redis", "seaweedfs"))
+
+
+@pytest.fixture(scope="session")
 def images(room: Room) -> dict[str, str]:
     """Build all images from packages, and return their names with digests."""
     with skip_if_unreachable():

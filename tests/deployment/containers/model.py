@@ -4,13 +4,19 @@ import signal
 import sys
 
 from tests.deployment.containers.shop import TURNS
+from tests.support import desk
 from tests.support.servers.model_server import ModelServer, Reply, Request
 
 PORT = 8000
 
 
 def answer(request: Request) -> Reply:
-    """Add, pay, add, and so on, until the last turn. For `roboco demo`: write, and follow the critic's rule."""
+    """Add, pay, add, and so on, until the last turn. For `roboco demo`: write, and follow the critic's rule.
+
+    For the tutorial: work at its desk.
+    """
+    if "support desk" in request.system or "friendly letter" in request.system:
+        return desk.answer(request)
     if "add" not in request.tools:
         return Reply(
             text="It smells of salt." if "Write about the smell" in str(request.messages) else "The sea is dark."
