@@ -46,7 +46,7 @@ def test_the_desk_of_the_tutorial_works_in_production(room: Room, compose_images
         assert '"scopes"' in run(room, folder, asked)
         run(room, folder, example("step", "production"))
         why = "docker compose exec gateway roboco why refund-17"
-        until(lambda: "roboco approve" in run(room, folder, why), 60, lambda: run(room, folder, why))
+        until(lambda: "roboco approve" in run(room, folder, why), 180, lambda: run(room, folder, why))
         printed = run(room, folder, example("step", "production-approve"))
         assert "".join(LETTER) in " ".join(printed.split())
         assert "order 17: 24.9 euros" in printed
