@@ -130,8 +130,10 @@ def finish(world: World) -> None:
         world.settle()
 
 
-@pytest.mark.parametrize("way", ["client", "settings", "celery", "http"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [*((name, "client") for name in CASES), *((names.SEND_TASK, way) for way in ("settings", "celery", "http"))],
+)
 def test_a_control_names_its_caller_in_the_record_and_in_the_audit_log(name: str, way: str, tmp_path: Path) -> None:
     world = CASES[name][0]()
     if name in (names.RESUME_TASK, names.STEP_TASK):
