@@ -10,7 +10,7 @@ A message for a task that is open goes to that task. Data with a `callId` answer
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from a2a.types import Message, UnsupportedOperationError
 from google.protobuf.json_format import MessageToDict
