@@ -60,7 +60,7 @@ class TaskCall(BaseModel):
 
     task_id: str
     action: Literal["status", "wait", "approve", "deny", "answer", "stop"]
-    call_id: str = Field("", description="The call, for approve, deny and answer.")
+    call_id: str | None = Field(None, description="The call, for approve, deny and answer.")
     reason: str | None = None
     result: Any = Field(None, description="The result of a call, for answer.")
 
@@ -141,8 +141,11 @@ class TeamTools:
         """Return the task of a call: a new one, one that it continues, or that of the same call before its answers."""
         gateway = self.gateway
         if params.request_state is not None:
-            caller.require(Scope.APPROVE)
-            task = await gateway.task(caller, params.request_state)
+            try:
+                caller.require(Scope.APPROVE)
+                task = await gateway.task(caller, params.request_state)
+            except (Problem, RobocoError) as error:  # the state is no argument: this is an error of the protocol
+                raise MCPError(mcp.INVALID_PARAMS, _error_text(error)) from None
             await self.decide(caller, task, params.input_responses or {})
             return task
         given = TeamCall.model_validate(params.arguments or {})
@@ -165,17 +168,17 @@ class TeamTools:
         for call in await self.gateway.calls.reads.run(lambda: task.pending_actions().unapproved()):
             if call.id in responses:
                 answer = mcp.ElicitResult.model_validate(responses[call.id])
-                accepted = answer.action == "accept"
-                said = ApprovalForm.model_validate(answer.content) if accepted else ApprovalForm(approve=False)
-                decide = task.approve if said.approve else task.deny
-                await self.gateway.calls.controls.run(decide, call.id, reason=said.reason, by=caller.by)
+                said = (answer.content if answer.action == "accept" else None) or {}
+                decide = task.approve if said.get("approve") is True else task.deny
+                reason = str(said.get("reason") or "")
+                await self.gateway.calls.controls.run(decide, call.id, reason=reason, by=caller.by)
 
     async def _act(
         self, ctx: Context, caller: Principal, call: TaskCall
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Carry out the action of `roboco_task`, and return the answer of its task."""
         task = await self.gateway.task(caller, call.task_id)
-        controls = self.gateway.calls.controls
+        controls, call_id = self.gateway.calls.controls, call.call_id or ""
         match call.action:
             case "status":
                 answer = await self.gateway.calls.histories.run(result_now, caller, task)
@@ -185,11 +188,11 @@ class TeamTools:
             case "approve" | "deny":
                 caller.require(Scope.APPROVE)
                 decide = task.approve if call.action == "approve" else task.deny
-                await controls.run(decide, call.call_id, reason=call.reason or "", by=caller.by)
+                await controls.run(decide, call_id, reason=call.reason or "", by=caller.by)
             case "answer":
                 caller.require(Scope.CONTROL)
-                await self.gateway.admit_message(caller, lambda: are_answered(task, [call.call_id]))
-                await controls.run(task.answer, call.call_id, call.result, by=caller.by)
+                await self.gateway.admit_message(caller, lambda: are_answered(task, [call_id]))
+                await controls.run(task.answer, call_id, call.result, by=caller.by)
             case "stop":
                 caller.require(Scope.CONTROL)
                 await controls.run(task.stop, call.reason or "stopped by an MCP client", by=caller.by)

@@ -211,6 +211,7 @@ def test_the_state_of_an_mcp_call_reaches_no_other_tenants_task(rest: RestWorld)
         answers = {call.id: {"action": "accept", "content": {"approve": True}}}
         given = {"name": "desk", "arguments": {}, "requestState": state, "inputResponses": answers}
         answer = call_mcp(rest, "tools/call", caller, **given)
+        assert '"error":{"code":-32602' in answer.text
         assert "no task" in answer.text or "lacks the scope" in answer.text
     assert rest.orchestrator.task(task_id).pending_actions().unapproved() == [call]
 
@@ -270,6 +271,17 @@ def test_a_client_of_mcp_without_a_token_finds_the_provider(tmp_path: Path) -> N
         found = rest.get(address, caller="stranger").json()
     assert (refused.status_code, found["authorization_servers"]) == (401, [issuer])
     assert found["resource"] == address.replace("/.well-known/oauth-protected-resource", "")
+
+
+def test_the_status_of_a_task_of_mcp_is_its_answer_so_far(rest: RestWorld) -> None:
+    """Models send null for what they leave out, and misspell actions."""
+    rest.run("acme:t", says("the note"))
+    given = {"task_id": "t", "action": "status", "call_id": None, "reason": None}
+    stream = call_mcp(rest, "tools/call", name="roboco_task", arguments=given).text
+    found = json.loads(stream[stream.index("{") :])["result"]
+    assert (found["isError"], found["structuredContent"]["text"]) == (False, "the note")
+    refused = call_mcp(rest, "tools/call", name="roboco_task", arguments=given | {"action": "stopp"}).text
+    assert ('"isError":true' in refused, "action: Input should be" in refused) == (True, True)
 
 
 def test_a_task_of_mcp_that_goes_on_meanwhile_is_read_as_it_is(
