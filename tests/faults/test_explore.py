@@ -71,11 +71,13 @@ FIXED_CASES = (
     "rated 4:erase:0 w0:sweep:0 w0:back:0",
     "sequential 28:erase:1 23:sweep:5 0:again:0 16:sweep:0",
     "manual w5:release:0 w5:sweep:0 0:back:2 0:sweep:2 w1:wipe:0 1:deliver:0 w1:back:0 0:pause:0",
+    "remote w5:sweep:0 0:hold:0 38:deliver:0 w0:send:5 10:wipe:0 0:sweep:0",
 )
 """Cases that once broke an invariant: an end that Redis kept was undone, an end that it lost remained, a closed task
 applied an item that was accepted while Redis had lost the end, a receiver got an earlier notification last, a repeated
 item of an ended task was deleted although it had been accepted, passes over an erased task and deliveries of its
-notifications failed, or `task.json` kept a decision that Redis had lost and made differently again."""
+notifications failed, `task.json` kept a decision that Redis had lost and made differently again, or a late worker sent
+a message to a remote agent after the next step."""
 
 
 @pytest.mark.parametrize("line", FIXED_CASES)

@@ -13,7 +13,7 @@ from roboco.domain.history.state import AFTER_RESULTS, WRAP_UP_RULE, History, Ta
 from roboco.domain.history.step import FUNCTION, MAP, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.recorded.describe import describe
 from roboco.domain.recorded.recorded_task import TAIL_LENGTH, RecordedTask
-from roboco.domain.recorded.step_events import caller_in_brackets, events_of, truncated
+from roboco.domain.recorded.step_events import caller_in_brackets, events_of, remote_events, truncated
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom, Edge, Graph
 from roboco.errors import NotFound
@@ -72,7 +72,7 @@ def current_status(past: RecordedTask) -> str:
     """Return the reason why the task ended or waits, or its next action."""
     status, reason = past.status, past.reason
     if status.ended:
-        return f"the task ended ({status}): {_end_reason(past)}"
+        return "; ".join((f"the task ended ({status}): {_end_reason(past)}", *remote_events(past.steps[-1])))
     waits = {
         TaskStatus.USER_TURN: "it is the user's turn",
         TaskStatus.APPROVAL: "it waits for a person's decision",

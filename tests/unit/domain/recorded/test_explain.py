@@ -86,6 +86,23 @@ def test_current_status_names_the_next_action() -> None:
     assert current_status(deferred) == "it waits (running): writer waits: model 'm' cannot be reached"
 
 
+@pytest.mark.parametrize(
+    ("remote", "line"),
+    [
+        ({"id": "r1", "state": "canceled"}, "the remote task r1 was cancelled: canceled"),
+        ({"id": "r1", "state": "running", "error": "no"}, "the remote task r1 may still run: no"),
+        ({"id": "r1", "state": "running"}, "the remote task r1 may still run: no agents worker could cancel it"),
+        ({"state": "unknown"}, "it is unknown whether the remote agent has a task: it may still run"),
+    ],
+)
+def test_a_remote_task_that_outlives_its_turn_is_named(remote: dict[str, str], line: str) -> None:
+    task = graph_task()
+    last = task.steps[-1].model_copy(update={"metadata": {**task.steps[-1].metadata, "remote_task": remote}})
+    ended = replace(task, steps=[*task.steps[:-1], last])
+    assert current_status(ended).endswith(f"; {line}")
+    assert explain(ended)[-1].events[-1] == line
+
+
 def test_an_unknown_step_is_refused() -> None:
     for wrong in ("7", "-1", "step_of_nobody"):
         with pytest.raises(UsageError, match=r"the steps 0 to 6, those of agents are 1, 2, 3, 4, 5, 6"):
