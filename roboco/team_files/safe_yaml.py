@@ -55,7 +55,7 @@ def yaml_mistake(text: str, error: Exception) -> str:
         remedy = "indent with spaces, not with a tab"
     elif "cannot start any token" in problem or "alias" in problem:
         remedy = f"quote a text that begins with {sign}"
-    elif "mapping values" in problem:
+    elif "mapping values" in problem or ("expected <block end>" in problem and not before.strip(" -")):
         inner = ": " in before
         remedy = 'quote a text that contains ": "' if inner else "indent this line as the entries before it"
     else:

@@ -96,7 +96,7 @@ def approve(task_id: str, call_id: str | None, tool: str | None, args: dict[str,
     """
     with open_task(task_id) as task:
         call_id = _check_call(task, call_id, tool, "approve", "deny")
-        origin = _origin(task, call_id)
+        origin = _origin(task, call_id, args)
         changes = [change for change in task.tool_changes() if change.call_id == call_id]
         task.approve(call_id, args)
     if not as_json:
@@ -148,10 +148,16 @@ def resolve(
     _print(task_id, call_id, "resolved", as_json, origin)
 
 
-def _origin(task: Task, call_id: str) -> str:
-    """Return the tool, arguments, agent and task of a call for people, or "" if it is no newest call."""
+def _origin(task: Task, call_id: str, args: dict[str, Any] | None = None) -> str:
+    """Return the tool, arguments, agent and task of a call for people, or "" if it is no newest call.
+
+    `args` are arguments that a person approves in place of the call's own.
+    """
     task_id, agent, call = task.pending_actions().origins().get(call_id, ("", "", None))
-    return "" if call is None else f": {call_text(call)} of {one_line(agent, 64)}, task {task_id}"
+    if call is None:
+        return ""
+    shown = call if args is None else call.model_copy(update={"args": args})
+    return f": {call_text(shown)} of {one_line(agent, 64)}, task {task_id}"
 
 
 def _print(task_id: str, call_id: str, status: str, as_json: bool, origin: str, **more: object) -> None:

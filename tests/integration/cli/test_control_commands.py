@@ -97,9 +97,13 @@ def task_awaiting_approval(desk: Desk) -> tuple[Task, str]:
 @pytest.mark.parametrize(
     ("arguments", "confirmation", "final_text"),
     [
-        (("approve",), "is approved", "it is 42"),
-        (("approve", "--args", '{"a": 1, "b": 2}'), "is approved", '{"a":1,"b":2}) 3'),
-        (("deny", "--reason", "too much"), "is denied", "did not approve this call, and it was not run: too much"),
+        (("approve",), "is approved: add(a=19, b=23)", "it is 42"),
+        (("approve", "--args", '{"a": 1, "b": 2}'), "is approved: add(a=1, b=2)", '{"a":1,"b":2}) 3'),
+        (
+            ("deny", "--reason", "too much"),
+            "is denied: add(a=19, b=23)",
+            "did not approve this call, and it was not run: too much",
+        ),
     ],
 )
 def test_approve_and_deny_decide_about_a_call(
@@ -107,7 +111,8 @@ def test_approve_and_deny_decide_about_a_call(
 ) -> None:
     task, call_id = task_awaiting_approval(desk)
     verb, *options = arguments
-    assert desk.call(verb, task.task_id, call_id, *options) == f"{call_id} {confirmation}\n"
+    answer = desk.call(verb, task.task_id, call_id, *options)
+    assert answer == f"{call_id} {confirmation} of host, task {task.task_id}\n"
     wait_for_status(task, "user_turn")
     assert final_text in task.history()[-1].text
     with pytest.raises(AssertionError, match=r"is not an open call|answered before"):

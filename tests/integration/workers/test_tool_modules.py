@@ -35,6 +35,16 @@ def test_a_worker_that_cannot_import_its_tools_ends_with_the_reason(tmp_path: Pa
     assert 'broken_tools.py", line 1' in output
 
 
+def test_a_worker_without_a_module_of_its_tools_names_it_once(tmp_path: Path) -> None:
+    celery = [sys.executable, "-P", "-m", "celery", "-A", "roboco.workers.tools", "worker"]
+    environment = os.environ | {"ROBOCO_TOOL_MODULES": "shoptools", "ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0"}
+    ended = subprocess.run(
+        celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert ended.stderr.count("No module named 'shoptools'") == 1
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize(
     "pool",
     ["app", *(pytest.param(pool, marks=pytest.mark.nightly) for pool in ("agents", "tools", "coordinator", "watcher"))],

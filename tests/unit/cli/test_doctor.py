@@ -12,10 +12,13 @@ from roboco.cli.doctor.machine import check_sandbox
 from roboco.cli.doctor.models import check_models
 from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.doctor.workspace import deletes_old_objects
+from roboco.cli.stack.local_model import names_model
 from roboco.domain.builtin_tools import PYTHON
 from roboco.domain.team.team import Team
+from roboco.model.allowlist import LOCAL_KEY
 from roboco.tools.sandbox.budget import read_budget
 from roboco.tools.sandbox.sandbox import Sandbox
+from tests.support.servers.model_server import ModelServer
 
 GOOD = "agents: [{name: a, prompt: x}]"
 
@@ -65,6 +68,23 @@ def test_a_model_without_a_key_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert states_of(check_models([])) == {"model gpt-4o-mini": "fail"}
+
+
+def test_the_local_model_of_dev_is_none_that_lacks_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ModelServer() as server:
+        for name, value in {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": LOCAL_KEY}.items():
+            monkeypatch.setenv(name, value)
+        assert states_of(check_models([])) == {"model gpt-4o-mini": "ok"}
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+        assert states_of(check_models([])) == {"model gpt-4o-mini": "warn"}
+
+
+def test_the_local_model_of_dev_is_no_model_that_a_user_names() -> None:
+    ours = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_API_KEY": LOCAL_KEY}
+    assert not names_model(ours)
+    assert names_model(ours | {"OPENAI_API_KEY": "sk-1"})
+    assert names_model({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    assert not names_model({})
 
 
 @pytest.mark.parametrize(

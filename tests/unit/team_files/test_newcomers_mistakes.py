@@ -69,6 +69,10 @@ def mistakes_in(folder: Path, text: str) -> list[str]:
             team(f"- {CRITIC}", "- name: critic\n     prompt: hi"),
             'line 6, "prompt: hi": indent this line as the entries before it',
         ),
+        (
+            team(f"- {CRITIC}", "- name: critic\n   prompt: hi"),
+            'line 6, "prompt: hi": indent this line as the entries before it',
+        ),
         (team("  - {name: critic", "\t- {name: critic"), "indent with spaces, not with a tab"),
         (team("Review it}", "Review it"), f'line 5, "- {CRITIC[:-1]}": the {{ that opens here is not closed'),
         (team("prompt: Review it", 'prompt: "Review it'), 'the " that opens here is not closed'),
