@@ -5,14 +5,12 @@ Prefork, because only a killed process ends a tool at its time limit; so each ch
 
 from roboco.broker.names import QUEUES
 from roboco.workers.compose_app import compose_worker, install_health_check
-from roboco.workers.index_rebuilder import install_index_rebuilder
-from roboco.workers.retention import install_retention
+from roboco.workers.scans import install_scans
 from roboco.workers.shop_answers import install_shop_answers
 from roboco.workers.sweeper import install_sweeper
 
 app, engine = compose_worker(QUEUES, "prefork", 8)
 install_sweeper(app, engine)
-install_index_rebuilder(app, engine)
-install_retention(app, engine)
+install_scans(app, engine)
 install_shop_answers(app, engine.settings)
 install_health_check(app, engine.settings, "app")

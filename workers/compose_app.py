@@ -103,7 +103,8 @@ def _import_tool_modules(modules: Sequence[str], **_: Any) -> None:
         try:
             importlib.import_module(module)
         except Exception as error:  # a user's module may raise anything
-            _log.exception("module %r of ROBOCO_TOOL_MODULES cannot be imported", module)
+            if not (isinstance(error, ModuleNotFoundError) and error.name == module):  # else there is no such module
+                _log.exception("module %r of ROBOCO_TOOL_MODULES cannot be imported", module)
             raise SystemExit(
                 f"this worker ends: module {module!r} of ROBOCO_TOOL_MODULES cannot be imported: "
                 f"{type(error).__name__}: {error}\n"

@@ -18,7 +18,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
-from roboco.broker.background import run_periodically
+from roboco.broker.background import logged, run_periodically
 from roboco.broker.broker_scripts import BrokerScripts
 from roboco.domain.shard import SHARDS
 from roboco.engine.operate.fill import FillStep, fill_page
@@ -62,22 +62,15 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
         _load_scripts(of_roboco, of_kombu)
         fill.run()
 
+    def repair_switches() -> None:  # in a separate thread, so that it delays no sweep
+        logged(lambda: engine().process.switches.repair(), "the switches in Redis are not compared with their record")
+
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(fill.stop, weak=False)
     run_periodically(app, "roboco-sweeper", interval, act)
-    run_periodically(app, "roboco-switches", SWITCHES_INTERVAL, lambda: _repair_switches(engine))
+    run_periodically(app, "roboco-switches", SWITCHES_INTERVAL, repair_switches)
     for number in range(THREADS):
         run_periodically(app, f"roboco-sweeper-{number}", interval, lanes.run)
-
-
-def _repair_switches(engine: ProcessEngine) -> None:
-    """Let Redis have the switches of the workspace. A separate thread does this, so that it delays no sweep."""
-    try:
-        engine().process.switches.repair()
-    except RobocoError as error:
-        _log.warning("the switches in Redis are not compared with their record: %s", error)
-    except Exception:
-        _log.exception("the switches in Redis are not compared with their record")
 
 
 class ScheduleFill:
@@ -136,13 +129,4 @@ class ScheduleFill:
 
 def _load_scripts(*loads: Callable[[], int]) -> None:
     for load in loads:
-        _log_failure("the loading of scripts", load)
-
-
-def _log_failure(operation: str, act: Callable[[], int]) -> None:
-    try:
-        act()
-    except RobocoError as error:
-        _log.warning("%s failed and is tried again: %s", operation, error)
-    except Exception:
-        _log.exception("%s failed and is tried again", operation)
+        logged(load, "the loading of scripts failed and is tried again")

@@ -1,5 +1,6 @@
 """background: periodic work of the main process of a worker, each in its own thread."""
 
+import logging
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -7,6 +8,10 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
+
+from roboco.errors import RobocoError
+
+_log = logging.getLogger(__name__)
 
 
 def run_periodically(
@@ -31,6 +36,16 @@ def run_periodically(
 
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(end, weak=False)
+
+
+def logged(run: Callable[[], object], failure: str) -> None:
+    """Call `run`. Log its error after the words of `failure`, with a traceback unless the error says what to do."""
+    try:
+        run()
+    except RobocoError as error:
+        _log.warning("%s: %s", failure, error)
+    except Exception:
+        _log.exception("%s", failure)
 
 
 def _repeat(stop_requests: SimpleQueue[bool], interval: float, run: Callable[[], object]) -> None:

@@ -80,7 +80,6 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "erase": ("removal.erase:erase", "Erase a task, or all tasks that meet conditions."),
         "memory": ("removal.memory:memory", "Show what agents remember for an owner, or erase it."),
         "export": ("removal.transfer:export_task", "Write an ended task to a tar file."),
-        "import": ("removal.transfer:import_task", "Store the task of a tar file."),
         "retention": ("removal.retention:retention", "List tasks that the retention removes."),
         "keys": ("gateway.keys:keys", "Create, list or revoke keys of the HTTP gateway."),
         "workers": ("operator.workers:workers", "List the workers, and what each of them runs."),

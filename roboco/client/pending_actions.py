@@ -46,6 +46,16 @@ class PendingActions:
         changed = [call for task_id, call in self._calls("change") if not self._has_item(task_id, change_id(call.id))]
         return [*(call for task_id, call in asked if not self._has_item(task_id, approval_id(call.id))), *changed]
 
+    def origins(self) -> dict[str, tuple[str, str, ToolCall]]:
+        """Return the newest calls with their task and agent, by their ids."""
+        steps = [(task_id, newest_step(self._engine, task_id)) for task_id in self._task_ids()]
+        return {
+            call.id: (task_id, step.agent_name, call)
+            for task_id, step in steps
+            if step is not None
+            for call in step.calls
+        }
+
     def changes(self) -> dict[str, ToolDifference]:
         """Return how the tools of open calls have changed, by the ids of the calls."""
         found = [change for task_id in self._task_ids() for change in open_tool_changes(self._engine, task_id)]

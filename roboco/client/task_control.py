@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, Unpack
 
 from roboco.broker import names
+from roboco.client.audit import MAX_ID_CHARS, Act, audited
 from roboco.client.blocking import wait_for
 from roboco.client.in_thread import CONTROLS, in_thread, run_in_thread
 from roboco.client.options import AnswerOptions, LimitOptions, MessageOptions
@@ -13,6 +14,8 @@ from roboco.client.receipt import Receipt, find_receipt, is_final, latest_receip
 from roboco.client.task_commands import handle_task_command
 from roboco.client.task_handle import TaskHandle
 from roboco.domain.ids import NewId
+from roboco.domain.notification import NotifyTarget
+from roboco.engine import notifications
 from roboco.engine.accept.send import IfBusy
 
 RECEIPT_POLL_INTERVAL: Final = 0.02
@@ -165,6 +168,17 @@ class TaskControl(TaskHandle):
         Raises UsageError if the task has ended, or has no such agent or tool.
         """
         return self._accept(names.SET_LIMITS_TASK, item_id, {"limits": limits, "by": by})
+
+    def push_receivers(self) -> list[NotifyTarget]:
+        """Return the receivers of push notifications of A2A."""
+        found = notifications.receivers(self._engine.workspace, self.task_id)
+        return [one for one in found if one.push is not None and not one.removed]
+
+    def set_push_receiver(self, receiver: NotifyTarget, *, by: str | None = None) -> None:
+        """Add a receiver of push notifications, or replace that with the same id. One without a webhook is removed."""
+        act = Act("set_push_receiver", by, self.task_id, details={"webhook": receiver.label[:MAX_ID_CHARS]})
+        with audited(act, self._settings.audit_log):
+            notifications.set_push_receiver(self._engine, self.task_id, receiver)
 
     def receipt(self, item_id: str) -> Receipt:
         """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""

@@ -8,6 +8,8 @@ from roboco.domain.schema import InputModel, Name, ToolName
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(gt=0)]
+RAISE_LIMIT_HINT = "raise the limit to go on"
+"""The end of the reason of a task that is paused at a limit."""
 
 
 class UsageLimits(InputModel):

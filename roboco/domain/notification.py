@@ -7,14 +7,16 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, JsonValue, TypeAdapter, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.push_notification import PushConfig
 from roboco.domain.schema import EnvVarName, InputModel, RecordModel
 from roboco.domain.status import TaskStatus
 from roboco.errors import Forbidden, NotFound, UsageError
 
 MAX_TARGETS = 8
-"""The largest number of targets of one task."""
+"""The largest number of targets of one task, with those that were removed."""
 MAX_SIGNATURE_CHARS = 64 * 1024
 """The largest Celery signature, in characters of its JSON."""
 MAX_CONTINUATION_CHARS = 256 * 1024
@@ -22,7 +24,7 @@ MAX_CONTINUATION_CHARS = 256 * 1024
 MAX_TEXT_CHARS = 16_000
 """The largest text of an agent in a notification, in characters."""
 TARGET_COUNT_KEY = "notify"
-"""The key in the metadata of a task's first step with the number of its receivers."""
+"""The key in the metadata of a task's first step, if it may have receivers: their number at its begin."""
 FINAL_STATUSES = tuple(status for status in TaskStatus if status.ended)
 
 
@@ -41,6 +43,8 @@ class NotifyTarget(InputModel):
     """True if the signature is sent again until its Celery task confirms the notification."""
     continuation: Annotated[str, Field(max_length=MAX_CONTINUATION_CHARS)] = ""
     """Text that is stored for that Celery task."""
+    push: SkipJsonSchema[PushConfig | None] = None
+    """The configuration of A2A that names the webhook. It was removed if the webhook is ""."""
 
     @field_validator("celery")
     @classmethod
@@ -62,11 +66,16 @@ class NotifyTarget(InputModel):
     def _is_one_receiver(self) -> Self:
         if (self.celery is None) == (self.webhook is None):
             raise ValueError("give either 'celery' or 'webhook'")
-        if (self.webhook is None) != (self.secret_env is None):
+        if self.push is None and (self.webhook is None) != (self.secret_env is None):
             raise ValueError("give 'secret_env', the variable with the secret, with 'webhook' and only with it")
         if self.confirmed and self.celery is None:
             raise ValueError("a webhook confirms by its answer: 'confirmed' is for signatures")
         return self
+
+    @property
+    def removed(self) -> bool:
+        """Return True if the target was removed. Its place stays, by which its notifications are named."""
+        return self.push is not None and not self.webhook
 
     @property
     def label(self) -> str:
@@ -82,6 +91,8 @@ def check_callback(target: NotifyTarget, allowed: Iterable[str]) -> None:
 
     `allowed` lists Celery tasks: "TASK" for the broker's default queue, "TASK@QUEUE" for another one.
     """
+    if target.push is not None:
+        raise UsageError(f"webhook {target.label!r}: leave out 'push', which only the gateway sets")
     if target.celery is None:
         return
     if target.confirmed or target.continuation:
@@ -182,8 +193,10 @@ class Notification(RecordModel):
     next_attempt_at: float
     error: str = ""
 
-    def body(self) -> dict[str, Any]:
-        """Return the object that the target receives, with `id`, `type`, `timestamp` and `data`."""
+    def body(self, push: PushConfig | None = None) -> dict[str, Any]:
+        """Return the object that the target receives: `id`, `type`, `timestamp` and `data`, or that of a `push`."""
+        if push is not None:
+            return push.body(self.status, self.reason, self.time, self.notification_id)
         hidden = {
             "notification_id",
             "name",

@@ -10,6 +10,9 @@ stored. From then on the marker makes the sweeper dispatch the delivery (notific
 Each receiver gets its notifications in the order of the decisions: by position, generation and epoch. A pass may store
 its notification late, after the task has moved on and a later one was delivered. The record of the newest finished
 notification of each target shows that, and the late one is dropped, as if its wait had ended before the pass.
+
+A client of A2A adds receivers to an open task. Its gateway stores the receiver first, and reads the task after that: if
+the task rests by then, no coordinator may have seen the receiver, and the gateway stores the notification itself.
 """
 
 import json
@@ -20,6 +23,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import letter_id_of
 from roboco.domain.history.step import OUTPUT
 from roboco.domain.notification import (
+    MAX_TARGETS,
     MAX_TEXT_CHARS,
     TARGET_COUNT_KEY,
     DeliveryStatus,
@@ -42,7 +46,7 @@ from roboco.domain.paths import (
 )
 from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.errors import NotFound, StateConflict, TransientError
+from roboco.errors import NotFound, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Snapshot
 
 _log = logging.getLogger(__name__)
@@ -57,6 +61,34 @@ def store_targets(workspace: WorkspaceRecords, task_id: str, targets: list[Notif
         return
     if not workspace.files.create(notify_targets_path(task_id), targets_to_json(targets)):
         raise StateConflict(f"task id {task_id!r} was submitted before with another 'notify'; choose another id")
+
+
+def receivers(workspace: WorkspaceRecords, task_id: str) -> list[NotifyTarget]:
+    """Return the receivers of the task's notifications, each at its place."""
+    return targets_from_json(workspace.files.get(notify_targets_path(task_id)) or b"[]")
+
+
+def set_push_receiver(engine: Engine, task_id: str, receiver: NotifyTarget) -> None:
+    """Store the receiver of an A2A configuration in the place of the earlier one with its id, or add it.
+
+    If the task waits or has ended, a new receiver is notified of that. UsageError if there are too many.
+    """
+    path, push_id = notify_targets_path(task_id), receiver.push and receiver.push.id
+    for delay in RETRY_DELAYS:
+        stored = engine.workspace.files.get_versioned(path)
+        targets = [] if stored is None else targets_from_json(stored.data)
+        ids = [one.push and one.push.id for one in targets]
+        place = ids.index(push_id) if push_id in ids else len(ids)
+        if place >= MAX_TARGETS:
+            raise UsageError(f"task {task_id!r} has had {MAX_TARGETS} receivers: give one of their ids, to replace it")
+        targets[place : place + 1] = [receiver]
+        if engine.workspace.files.replace(path, targets_to_json(targets), None if stored is None else stored.version):
+            break
+        engine.clock.sleep(delay)
+    else:
+        raise contention_error(path)
+    if (task := engine.tasks.task_store.load(task_id, 1)) is not None:
+        enqueue(engine, task_id, task)  # it may have come to rest before the receiver was stored
 
 
 def schedule_key(task_id: str) -> str:
@@ -77,9 +109,8 @@ def enqueue(engine: Engine, task_id: str, task: Snapshot) -> None:
     """Store the notifications of a waiting or ended task, and dispatch their delivery. A repetition changes nothing."""
     if TARGET_COUNT_KEY not in task.steps.first.metadata:
         return
-    data = engine.workspace.files.get(notify_targets_path(task_id))
-    targets = [] if data is None else targets_from_json(data)  # a fork has no receivers
-    wanted = [index for index, one in enumerate(targets) if task.position.status in one.on]
+    targets = receivers(engine.workspace, task_id)  # a fork has none of its source
+    wanted = [index for index, one in enumerate(targets) if task.position.status in one.on and not one.removed]
     if not wanted:
         return
     pending = [NotificationName.parse(name) for name in pending_names(engine.workspace, task_id)]
@@ -249,4 +280,4 @@ def find_notification(workspace: WorkspaceRecords, task_id: str, name: str) -> t
     )
     if notice is None:
         raise NotFound(f"task {task_id!r} has no notification {name!r}")
-    return targets_from_json(workspace.files.get(notify_targets_path(task_id)) or b"[]")[notice.target], notice
+    return receivers(workspace, task_id)[notice.target], notice

@@ -31,6 +31,8 @@ class SelectedPage:
     """The cursor of the next page, or "" after the last one."""
     unknown: tuple[str, ...] = ()
     """The ids of folders without a readable summary: files that precede a task, or a damaged task."""
+    broken: tuple[str, ...] = ()
+    """Why summaries cannot be read, at most one for each damaged task."""
 
 
 def select_page(
@@ -50,15 +52,17 @@ def select_page(
         raise UsageError("cursor: the store refuses it, because it has expired; begin with the first page")
     task_ids = [name for name in page.names if is_task_id(name) and tenant in (None, tenant_of(name))]
     with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="roboco-select") as threads:
-        found = list(threads.map(lambda task_id: _summary_or_none(workspace, task_id), task_ids))
-    wanted = tuple(summary for summary in found if summary is not None and is_wanted(summary))
-    unknown = tuple(task_id for task_id, summary in zip(task_ids, found, strict=True) if summary is None)
-    return SelectedPage(wanted, len(task_ids), page.cursor, unknown)
+        found = list(threads.map(lambda task_id: _summary_or_mistake(workspace, task_id), task_ids))
+    wanted = tuple(summary for summary in found if isinstance(summary, TaskSummary) and is_wanted(summary))
+    unknown = tuple(name for name, one in zip(task_ids, found, strict=True) if not isinstance(one, TaskSummary))
+    broken = tuple(one for one in found if isinstance(one, str))
+    return SelectedPage(wanted, len(task_ids), page.cursor, unknown, broken)
 
 
-def _summary_or_none(workspace: WorkspaceRecords, task_id: str) -> TaskSummary | None:
+def _summary_or_mistake(workspace: WorkspaceRecords, task_id: str) -> TaskSummary | str | None:
+    """Return the summary of the task, why it cannot be read, or None if there is none."""
     try:
         return workspace.summaries.get(task_id)
     except CorruptHistory as error:
         _log.warning("task %s is left out: %s", task_id, error)
-        return None
+        return str(error)

@@ -43,7 +43,7 @@ MAX_PUBLIC_BODY: Final = 4096
 """Bytes of a body without a caller."""
 RECHECK_SECONDS: Final = 10.0
 """Seconds between two checks of the caller of a response that lasts."""
-_UPLOADS: Final = re.compile(r"/v1/tasks/[^/]+/files(/.*)?|/v1/operations/import")
+_UPLOADS: Final = re.compile(r"/v1/tasks/[^/]+/files(/.*)?")
 _EMPTY_BODY: Final[Message] = {"type": "http.request", "body": b"", "more_body": False}
 
 

@@ -5,13 +5,14 @@
                      └─► SubscribeToTask, GetTask ─► events ────────────────┘
 
 The agent is hostile input: an event, a reply and its time have the limits of any model's, no redirection is followed,
-and the address is the operator's alone: no card is read. A turn that is interrupted or stopped cancels the task; one
-that another worker continues does not. A text that the agent replaces begins the turn again.
+and the address is the operator's alone: no card is read. A text that the agent replaces begins the turn again.
+Closing a call ends no task: another request cancels it, once the caller knows that no worker continues the turn
+(`remote_turn.py`). If a call is closed while its message is on its way, the answer is read until it names the task.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Final
 
 import aiohttp
@@ -27,16 +28,23 @@ from roboco.ports.model import RemoteTask, Request
 
 POLL_SECONDS: Final = (0.5, 1.0, 2.0, 5.0)
 """Seconds between two requests for a task whose stream has ended, the last one for all further ones."""
-CANCEL_TIMEOUT: Final = 10.0
+CANCEL_TIMEOUT: Final = 5.0
+"""Seconds in which a task that is cancelled must end, for each attempt at that."""
+NAME_TIMEOUT: Final = 3.0
+"""Seconds for which the answer to a message is read after its call was closed."""
 MAX_ARTIFACTS: Final = 10_000
 MAX_COMPARISONS: Final = 1000
 """The most times that the texts of a reply are compared, because events have replaced or repeated some."""
 _STATE: Final = "TASK_STATE_"
 _RESTS: Final = ("COMPLETED", "INPUT_REQUIRED", "AUTH_REQUIRED")
 _FAILS: Final = ("FAILED", "CANCELED", "REJECTED")
+_GONE: Final = "NOT_FOUND"
 _CANNOT_STREAM: Final = (-32004, -32601)
 _REFUSALS: Final = (-32700, -32600, -32602, *_CANNOT_STREAM, -32001, -32003, -32005, -32007, -32008, -32009)
 """Errors of JSON-RPC and A2A by which an agent refuses a message. After another one it may have acted."""
+_NOT_FOUND: Final = -32001
+_BUSY: Final = (408, 425, 429, 500, 502, 503, 504)
+"""Statuses after which a task that is known is read again later."""
 _UNCERTAIN: Final = (408, 409, 425)
 """Statuses after which the agent may have accepted a message, as after those of a failed server."""
 
@@ -46,34 +54,56 @@ class A2aWire:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
-        self._cancels: set[asyncio.Task[None]] = set()
+        self._unnamed: set[asyncio.Task[None]] = set()
+        """Calls that were closed before the agent has named the task."""
 
     async def close(self) -> None:
-        """Close all connections, after the cancellations that were begun."""
-        if self._cancels:
-            await asyncio.wait(self._cancels, timeout=CANCEL_TIMEOUT)
+        """Close all connections, after the answers to messages that are on their way."""
+        if self._unnamed:
+            await asyncio.wait(self._unnamed, timeout=NAME_TIMEOUT)
         if self._session is not None:
             await self._session.close()
 
     async def exchange(self, request: Request, assembly: ReplyAssembly, output: Output) -> None:
-        """Send the message, or find the task that it has begun, and read the task to its end."""
+        """Send the message, or find the task that it has begun, and read the task to its end. Or cancel the task."""
         if (remote := request.remote) is None:
             raise ModelError("setting", "a remote agent answers turns alone: name another profile here", False)
         reading = _Reading(assembly, output)
+        answer = self._cancel if remote.cancels else self._answer
+        answering = asyncio.create_task(answer(request, remote, reading))
         try:
-            known = await asyncio.to_thread(remote.begin)
-            reading.task_id = known or ""
-            if known is None:
-                await self._send(request, remote, reading)
-            await self._follow(request, reading)
+            await asyncio.shield(answering)
         except aiohttp.ClientError as error:
             raise ConnectionError(str(error) or type(error).__name__) from error
         except asyncio.CancelledError:
-            if remote.cancelled and reading.task_id:
-                cancel = asyncio.get_running_loop().create_task(self._cancel(request, reading.task_id))
-                self._cancels.add(cancel)
-                cancel.add_done_callback(self._cancels.discard)
+            reading.close()
+            answering.add_done_callback(self._forget)
+            if reading.task_id or remote.cancels:
+                answering.cancel()
+                await asyncio.wait([answering])
+            else:
+                self._unnamed.add(answering)
+                asyncio.get_running_loop().call_later(NAME_TIMEOUT, answering.cancel)
             raise
+
+    def _forget(self, ended: asyncio.Task[None]) -> None:
+        self._unnamed.discard(ended)
+        if not ended.cancelled():
+            ended.exception()  # its caller is gone
+
+    async def _answer(self, request: Request, remote: RemoteTask, reading: "_Reading") -> None:
+        known = await asyncio.to_thread(remote.begin)
+        if reading.is_closed:  # before the message was sent
+            if known is None:
+                await asyncio.to_thread(remote.note_refused)
+            return
+        reading.task_id = known or ""
+        if known is None:
+            await self._send(request, remote, reading)
+        await self._follow(request, reading)
+        if reading.state:
+            await asyncio.to_thread(remote.note_end, reading.state)
+        reading.finish()
 
     async def _send(self, request: Request, remote: RemoteTask, reading: "_Reading") -> None:
         """Send the message, and read the events. Without a stream, the answer is the task."""
@@ -92,18 +122,23 @@ class A2aWire:
             raise
 
     async def _follow(self, request: Request, reading: "_Reading") -> None:
-        """Read the task until it has ended or asks."""
+        """Read the task until it has ended or asks. The time-out of silence bounds an agent that is too busy."""
         params, looks = {"id": reading.task_id}, 0
-        while not reading.is_over:
+        while not (reading.is_over or reading.is_closed):
             if not reading.task_id:
                 raise ServerFailure.within_stream("the remote agent has named no task")
-            await self._read(request, "SubscribeToTask", params, reading)
+            delay = POLL_SECONDS[min(looks, len(POLL_SECONDS) - 1)]
+            looks += 1
+            try:
+                await self._read(request, "SubscribeToTask", params, reading)
+                if not reading.is_over:
+                    await self._read(request, "GetTask", params, reading)
+            except ServerFailure as failure:
+                if failure.status not in _BUSY:
+                    raise
+                delay = max(delay, failure.retry_after or 0.0)
             if not reading.is_over:
-                await self._read(request, "GetTask", params, reading)
-            if not reading.is_over:
-                await asyncio.sleep(POLL_SECONDS[min(looks, len(POLL_SECONDS) - 1)])
-                looks += 1
-        reading.finish()
+                await asyncio.sleep(delay)
 
     async def _read(
         self,
@@ -120,8 +155,8 @@ class A2aWire:
                     known = reading.task_id
                     reading.add({"task": event} if method == "GetTask" else event)
                     if remote is not None and reading.task_id != known:
-                        await asyncio.to_thread(remote.note, reading.task_id)
-                    if reading.is_over:
+                        await asyncio.shield(asyncio.to_thread(remote.note, reading.task_id))
+                    if reading.is_over or (reading.is_closed and reading.task_id):
                         return
         except (aiohttp.ClientError, _Refused):
             if not reading.task_id or method == "GetTask":
@@ -149,11 +184,41 @@ class A2aWire:
         finally:
             response.close()
 
-    async def _cancel(self, request: Request, task_id: str) -> None:
-        with suppress(aiohttp.ClientError, OSError, ServerFailure, ModelError, TimeoutError):
+    async def _cancel(self, request: Request, remote: RemoteTask, reading: "_Reading") -> None:
+        """Cancel the task, and say in which state it has ended. Raise ServerFailure if the agent refuses that."""
+        task_id = await asyncio.to_thread(remote.begin) or ""
+        try:
             async with asyncio.timeout(CANCEL_TIMEOUT):
-                async for _ in self._events(request, "CancelTask", {"id": task_id}, _Reading(ReplyAssembly(""), None)):
-                    continue
+                state = await self._state_after_cancel(request, task_id)
+        except TimeoutError:
+            raise ConnectionError(f"the remote agent has not ended its task within {CANCEL_TIMEOUT:g} s") from None
+        reading.add({"message": {"parts": [{"text": state}]}})
+        reading.finish()
+
+    async def _state_after_cancel(self, request: Request, task_id: str) -> str:
+        task, method = _Reading(ReplyAssembly(""), None), "CancelTask"
+        refused: _Refused | None = None
+        while True:
+            refused = await self._look(request, method, task_id, task) or refused
+            if state := task.state:
+                return state
+            if method == "GetTask":
+                if refused is not None:
+                    raise refused
+                await asyncio.sleep(POLL_SECONDS[0])
+            method = "GetTask"
+
+    async def _look(self, request: Request, method: str, task_id: str, task: "_Reading") -> "_Refused | None":
+        """Send a request for a task, and note its state. Return the refusal of a task that exists."""
+        try:
+            async with aclosing(self._events(request, method, {"id": task_id}, task)) as events:
+                async for event in events:
+                    task.add({"task": event})
+        except _Refused as refused:
+            if refused.code != _NOT_FOUND:
+                return refused
+            task.add({"statusUpdate": {"status": {"state": _GONE}}})
+        return None
 
 
 class _Refused(ServerFailure):
@@ -180,6 +245,7 @@ class _Reading:
 
     def __init__(self, assembly: ReplyAssembly, output: Output | None) -> None:
         self.task_id = ""
+        self.is_closed = False
         self._assembly = assembly
         self._output = output
         self._texts: dict[str, list[str]] = {}
@@ -194,6 +260,10 @@ class _Reading:
         """The text of the newest status."""
         self._context = ""
 
+    def close(self) -> None:
+        """Say nothing any more: the call was closed."""
+        self._output, self.is_closed = None, True
+
     async def heard(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield the pieces. Each is a sign of life, also one without an event."""
         async for piece in pieces:
@@ -207,9 +277,14 @@ class _Reading:
         return self._assembly.has_chunks
 
     @property
+    def state(self) -> str:
+        """The state in which the task has ended or asks, or ""."""
+        return self._state if self._state in (*_RESTS, *_FAILS, _GONE) else ""
+
+    @property
     def is_over(self) -> bool:
         """True if the task has ended or asks, or the reply has reached a limit."""
-        return self._state in (*_RESTS, *_FAILS) or bool(self._assembly.exceeded_limit)
+        return bool(self.state or self._assembly.exceeded_limit)
 
     def add(self, event: dict[str, Any]) -> None:
         """Add an event, or a whole task. Raise ModelError if the agent has replaced what was said."""

@@ -304,3 +304,11 @@ def redact_secrets(text: str, request: Request) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         clean = clean.replace(secret, "***") if len(secret) >= _MIN_SECRET_CHARS else clean
     return clean
+
+
+def container_hint(base_url: str | None, in_container: bool) -> str:
+    """Return how a container reaches a server of its host, if the address is one of the container itself, or ""."""
+    host = urlsplit(base_url or "").hostname
+    if not in_container or host not in ("localhost", "127.0.0.1", "::1"):
+        return ""
+    return f"; in a container, {host} is the container: a server on its host is at host.docker.internal"

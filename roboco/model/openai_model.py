@@ -17,6 +17,7 @@ import queue
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
@@ -43,6 +44,7 @@ from roboco.model.errors import (
     MALFORMED_CALL,
     RATE_LIMIT,
     ServerFailure,
+    container_hint,
     model_error,
     redact_error,
     redact_secrets,
@@ -497,7 +499,8 @@ def _silence(request: Request, assembly: ReplyAssembly) -> ModelError:
 def _broken(request: Request, assembly: ReplyAssembly, error: OSError | None) -> ModelError:
     model = request.profile.model
     if error is not None and not assembly.has_chunks:
-        return ModelError("connection", f"model {model!r} cannot be reached: {error}", True)
+        hint = container_hint(base_url_of(request.profile), Path("/.dockerenv").exists())
+        return ModelError("connection", f"model {model!r} cannot be reached: {error}{hint}", True)
     how = "closed the stream" if error is None else f"broke off the stream ({error})"
     where = "in the middle of its reply" if assembly.has_chunks else "before its reply began"
     return ModelError("broken_stream", f"model {model!r} {how} {where}", True)

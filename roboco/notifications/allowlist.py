@@ -14,14 +14,14 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def check_webhook(target: NotifyTarget, allowed: tuple[str, ...], variables: tuple[str, ...]) -> str:
-    """Return the webhook's URL. Raise UsageError unless an entry covers it and its secret may be used."""
+    """Return the webhook's URL. Raise UsageError unless an entry covers it and its secret, if any, may be used."""
     url, variable = target.webhook or "", target.secret_env or ""
     if not any(covers(entry, url) for entry in allowed):
         raise Forbidden(
             f"webhook {target.label!r} is not allowed on this worker: name its address, or the beginning of it, in "
             "webhooks of ROBOCO_ALLOWLIST to allow it"
         )
-    if variable not in variables:
+    if target.secret_env is not None and variable not in variables:
         raise Forbidden(
             f"the variable {variable} may not be used on this worker: name it in webhook_env of ROBOCO_ALLOWLIST"
         )

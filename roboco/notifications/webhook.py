@@ -73,16 +73,17 @@ class WebhookSender:
     def deliver(self, target: NotifyTarget, notification: Notification) -> None:
         """Post the notification. A response of 2xx accepts it. A redirection is not followed, and is a refusal.
 
+        Each has a signature, except a push notification whose client has named no variable with a secret.
         Raise RetryLater if the server is busy and names a time, UsageError if the webhook is gone or not allowed, and
         TransientError for any other failure.
         """
         url = check_webhook(target, self._allowed, self._variables)
-        secret = secret_of(target.secret_env or "", self._environment)
-        body = canonical_json(notification.body()).encode()
-        headers = signature_headers(notification.notification_id, int(time.time()), body, secret) | {
-            "content-type": "application/json",
-            "user-agent": "roboco",
-        }
+        push = target.push
+        body = canonical_json(notification.body(push)).encode()
+        headers = {"content-type": "application/json", "user-agent": "roboco"} | (push.headers() if push else {})
+        if target.secret_env is not None or push is None:
+            secret = secret_of(target.secret_env or "", self._environment)
+            headers |= signature_headers(notification.notification_id, int(time.time()), body, secret)
         answer = self._post(target, url, body, headers)
         if answer.status == STATUS_GONE:
             raise UsageError(f"webhook {target.label!r} answers 410: it is gone for good")

@@ -10,15 +10,15 @@ from roboco.domain.usage import ModelUsage
 
 
 class RemoteTask(Protocol):
-    """The task of a remote agent that answers a turn, as all attempts at the turn know it. It blocks."""
+    """The task of a remote agent that answers a turn, as all attempts at the turn know it. Its methods block."""
 
     @property
     def message_id(self) -> str:
-        """The id of the turn's message, the same in every attempt."""
+        """The id of the turn's message, the same in every attempt, once `begin` has returned None."""
 
     @property
-    def cancelled(self) -> bool:
-        """True if the turn was interrupted or stopped: no other attempt continues."""
+    def cancels(self) -> bool:
+        """True if the request cancels the task in place of a message. The reply is the state in which it has ended."""
 
     def begin(self) -> str | None:
         """Return the task that an earlier attempt has begun, or None if this one alone may send the message.
@@ -31,6 +31,9 @@ class RemoteTask(Protocol):
 
     def note_refused(self) -> None:
         """Store that the message was certainly not accepted: another attempt may send it."""
+
+    def note_end(self, state: str) -> None:
+        """Store that the task has ended, or asks, in this state."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from roboco.domain.decision.router import Router
 from roboco.domain.history.part import ToolCall
@@ -39,14 +39,9 @@ class TaskOwner:
     """The caller that created the task."""
 
 
-def _no_artifact(name: str) -> File:
-    """Refuse to read a file: the context is of no tools worker."""
-    raise UsageError(f"artifact {name!r}: only a tools worker reads files of tasks")
-
-
-def _no_credential(name: str) -> str:
-    """Refuse to return a credential: the context is of no tools worker."""
-    raise UsageError(f"credential {name!r}: only a tools worker has credentials")
+def _not_here(name: str) -> NoReturn:
+    """Refuse to return a file or a credential: the context is of no tools worker."""
+    raise UsageError(f"{name!r}: only a tools worker reads files of tasks and credentials")
 
 
 @dataclass(frozen=True)
@@ -78,12 +73,10 @@ class ToolContext:
     """The values that the call changes."""
     memory: str = ""
     """The path of the memory that the task uses, or "" if it has none."""
-    memory_of: str = ""
-    """The owner that the team's memory names, as "tenant" or "context.NAME"."""
 
-    read_artifact: Callable[[str], File] = field(default=_no_artifact, compare=False, repr=False)
+    read_artifact: Callable[[str], File] = field(default=_not_here, compare=False, repr=False)
     """Reads a file of the task."""
-    ask_credential: Callable[[str], str] = field(default=_no_credential, compare=False, repr=False)
+    ask_credential: Callable[[str], str] = field(default=_not_here, compare=False, repr=False)
     """Returns a credential of the tenant."""
 
     def artifact(self, name: str) -> File:

@@ -14,7 +14,6 @@ from typing import Any
 import yaml
 
 from roboco.domain.prompt.typed_answer import answer_schema
-from roboco.domain.team.output_names import absent_names
 from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
 from roboco.domain.team.tool_spec import TaskTool
 from roboco.domain.team.validation import MAX_TEAM_CHARS, validate_team
@@ -50,7 +49,7 @@ def parse_team(data: Any, source: str = "team", folder: Path | None = None) -> T
     findings = _Findings()
     whole = _insert_files(data, _TeamLocation(folder), findings)
     team = validate_team(whole, source, (*findings.mistakes, *findings.mistakes_in_templates()))
-    if mistakes := tuple(_mistakes_in_schemas(team)) or tuple(absent_names(team, certain=True)):
+    if mistakes := tuple(_mistakes_in_schemas(team)):
         raise InvalidTeam(source, mistakes)
     return team
 

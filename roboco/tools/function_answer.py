@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic_core import to_jsonable_python
-
 from roboco.domain.builtin_tools import CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF
 from roboco.domain.canonical_json import canonical_json, json_bytes
 from roboco.domain.history.step import MAX_ANSWER_BYTES, OUTPUT, PROVIDER
@@ -35,9 +33,15 @@ class AgentAnswer:
 
 
 def recorded_form(
-    team: Team, returned: Any, checked: Callable[[Agent, Any], Any], context: ToolContext
+    team: Team,
+    returned: Any,
+    checked: Callable[[Agent, Any], Any],
+    context: ToolContext,
+    provider: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what the function has returned in the form that its outcome records. Changes of state go to the context.
+    """Return what the code of an agent has returned in the form that its outcome records.
+
+    Changes of state go to the context. `provider` is what the code gets again with its answer.
 
     Raise UsageError if it hands over where the agent may not, calls a tool that the agent lacks, answers too much, or
     if the value does not fit the agent's output. Raise TypeError if it has no JSON.
@@ -46,55 +50,40 @@ def recorded_form(
     answer = returned if isinstance(returned, AgentAnswer) else _of_value(agent, returned)
     if not isinstance(answer.text, str):
         raise UsageError(f"AgentAnswer.text is a {type(answer.text).__name__}: use output=")
+    calls = _calls_of(team, agent, answer)
+    found: dict[str, Any] = {"text": answer.text} | ({"calls": calls} if calls else {})
+    if agent.output is not None and (answer.output is not None or not calls):
+        value = _fitting(agent, answer.output, checked)
+        context.update_state(**{name: value[name] for name in agent.state if isinstance(value, dict) and name in value})
+        found |= {"text": answer.text or canonical_json(value), OUTPUT: value}
+    elif agent.pydantic_ai is not None and answer.output is not None:
+        found[OUTPUT] = answer.output
+    found |= {PROVIDER: dict(provider)} if provider else {}
+    if (size := json_bytes(found)) > MAX_ANSWER_BYTES:
+        raise UsageError(f"its answer has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
+    return found
+
+
+def _calls_of(team: Team, agent: Agent, answer: AgentAnswer) -> list[dict[str, Any]]:
+    """Return the calls of the answer. Raise UsageError if the agent has no such tool.
+
+    Tools of the client, and goals, are known to the task alone.
+    """
     calls = [{"name": name, "args": to_json(dict(args), name)} for name, args in answer.calls]
     if answer.handoff is not None:
         if answer.handoff not in agent.handoffs:
             possible = ", ".join(agent.handoffs) or "none"
             raise UsageError(f"it cannot hand off to {answer.handoff[:80]!r}; possible destinations: {possible}")
         calls.append({"name": HANDOFF, "args": {"destination_agent": answer.handoff, "reason": ""}})
-    if any(one["name"] == agent.name for one in calls):
-        raise UsageError("it called itself: return an answer, or loop within the function")
-    for one in calls[:MAX_CALLS]:
-        _check_call(team, agent, str(one["name"]))
-    found: dict[str, Any] = {"text": answer.text} | ({"calls": calls} if calls else {})
-    if agent.output is not None and (answer.output is not None or not calls):
-        value = _fitting(agent, answer.output, checked)
-        context.update_state(**{name: value[name] for name in agent.state if isinstance(value, dict) and name in value})
-        found |= {"text": answer.text or canonical_json(value), OUTPUT: value}
-    return _bounded(found)
-
-
-def recorded_reply(agent: Agent, run: Any, output: Any, checked: Callable[[Agent, Any], Any]) -> dict[str, Any]:
-    """Return what an agent of pydantic-ai has replied, in the form that its outcome records: calls, or its output.
-
-    `run` is an `AgentRerun` of `pydantic_agents`. The messages of its model are recorded as that library writes them.
-    """
-    key = "messages" if not run.left else "replies"
-    provider: dict[str, Any] = {key: to_jsonable_python(run.replies), "calls": [call_id for call_id, *_ in run.left]}
-    found: dict[str, Any] = {PROVIDER: {"pydantic_ai": provider}}
-    if run.left:
-        provider["from"] = len(run.conversation.replies)
-        calls = [{"name": f"{agent.name}__{name}", "args": to_json(args, name)} for _, name, args in run.left]
-        for call in calls:
-            if agent.own_tool(str(call["name"])) is None:
-                raise UsageError(
-                    f"its tool has no possible name: {call['name']!r:.90}; 64 letters, digits, '_' and '-'"
-                )
-        found |= {"text": "", "calls": calls}
-    elif isinstance(output, str) and agent.output is None:
-        found |= {"text": output}
-    else:
-        value = to_json(output, agent.name) if agent.output is None else _fitting(agent, output, checked)
-        found |= {"text": canonical_json(value), OUTPUT: value}
-    return _bounded(found)
-
-
-def _check_call(team: Team, agent: Agent, name: str) -> None:
-    """Raise UsageError if the agent has no such tool. Those of the client, and goals, are known to the task alone."""
+    if len(calls) > MAX_CALLS:
+        raise UsageError(f"it made {len(calls)} calls, at most {MAX_CALLS} are possible in one answer")
     own = [tool for tool, allowed in ((HANDOFF, agent.handoffs), (DELEGATE, agent.delegates)) if allowed]
-    if name not in own and not name.startswith((CLIENT_PREFIX, GOAL_PREFIX)) and not team.may_call(agent, name):
-        possible = ", ".join([*team.tools_of(agent), *own]) or "none"
-        raise UsageError(f"it cannot call {name[:80]!r}; possible tools: {possible}")
+    for name, _ in answer.calls:
+        known = name in own or team.may_call(agent, name) or agent.own_tool(name) is not None
+        if not known and not name.startswith((CLIENT_PREFIX, GOAL_PREFIX)):
+            possible = ", ".join([*team.tools_of(agent), *own]) or "none"
+            raise UsageError(f"it cannot call {name[:80]!r}; possible tools: {possible}")
+    return calls
 
 
 def _fitting(agent: Agent, output: Any, checked: Callable[[Agent, Any], Any]) -> Any:
@@ -104,17 +93,10 @@ def _fitting(agent: Agent, output: Any, checked: Callable[[Agent, Any], Any]) ->
         raise UsageError(f"it returned a value that does not fit its output: {str(error)[:1000]}") from error
 
 
-def _bounded(found: dict[str, Any]) -> dict[str, Any]:
-    if len(found.get("calls") or ()) > MAX_CALLS:
-        raise UsageError(f"it made {len(found['calls'])} calls, at most {MAX_CALLS} are possible in one answer")
-    if (size := json_bytes(found)) > MAX_ANSWER_BYTES:
-        raise UsageError(f"its answer has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
-    return found
-
-
 def _of_value(agent: Agent, returned: Any) -> AgentAnswer:
     if agent.output is not None:
         return AgentAnswer(output=returned)
     if returned is None or isinstance(returned, str):
         return AgentAnswer(returned or "")
-    return AgentAnswer(canonical_json(to_json(returned, agent.name)))
+    value = to_json(returned, agent.name)
+    return AgentAnswer(canonical_json(value), value)

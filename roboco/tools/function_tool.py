@@ -146,19 +146,14 @@ class FunctionTool:
         }
 
     def call(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Return the function's result as JSON, with descriptions in place of files, as `call_with_files` does."""
-        return self.call_with_files(args, context)[0]
-
-    def call_with_files(self, args: Mapping[str, Any], context: ToolContext) -> tuple[Any, tuple[Media, ...]]:
-        """Return the function's result as JSON, and the files in it.
-
-        Raise UsageError if the arguments do not fit, and TypeError if the result has no JSON.
-        """
-        result, files = self.returned(args, context)
-        return to_json(result, self._full_name), files
+        """Return the function's result as JSON, with descriptions in place of files. Raise TypeError if it has none."""
+        return to_json(self.returned(args, context)[0], self._full_name)
 
     def returned(self, args: Mapping[str, Any], context: ToolContext) -> tuple[Any, tuple[Media, ...]]:
-        """Return what the function returns, and the files in it. Raise UsageError if the arguments do not fit."""
+        """Return the function's result, with descriptions in place of files, and the files.
+
+        Raise UsageError if the arguments do not fit.
+        """
         checked = self.checked_args(args)
         fields = type(checked).model_fields
         keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}

@@ -75,12 +75,9 @@ class MemoryTools:
 
 def _path(context: ToolContext) -> str:
     if not context.memory:
-        name = context.memory_of.partition(".")[2]
-        found = f"has a {name!r} that is no text of 1 to {MAX_OWNER_CHARS} characters"
-        found = found if name in context.context else f"has no {name!r}"
         raise UsageError(
-            f"this task has no memory: its context {found}, which memory: {{of: {context.memory_of}}} needs; "
-            "submit it with this value"
+            "this task has no memory: submit it with the field of the context that `memory: {of: ...}` of its team "
+            f"names, a text of 1 to {MAX_OWNER_CHARS} characters or a whole number"
         )
     return context.memory
 

@@ -21,9 +21,11 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRe
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
+from pydantic_core import to_jsonable_python
 
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
+from roboco.tools.function_answer import AgentAnswer
 from roboco.tools.function_tool import mistakes_of
 from roboco.tools.tool_result import to_json
 
@@ -99,6 +101,14 @@ class AgentRerun:
             raise _CallsAreLeft
         return None
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """Return the new messages as their library writes them, and of an open run which calls they have made."""
+        if not self.left:
+            return {PROVIDER_KEY: {"messages": to_jsonable_python(self.replies), "calls": []}}
+        replies, calls = to_jsonable_python(self.replies), [call_id for call_id, *_ in self.left]
+        return {PROVIDER_KEY: {"replies": replies, "calls": calls, "from": len(self.conversation.replies)}}
+
 
 class _Model(WrapperModel):
     """The agent's model. It answers from the record as far as that goes."""
@@ -159,14 +169,11 @@ def is_agent(found: object) -> bool:
 
 
 def take_turn(agent: AbstractAgent[Any, Any], deps: Any, context: ToolContext) -> tuple[AgentRerun, Any]:
-    """Return the run after the next request of the agent's model, and the output if that has ended it.
-
-    If calls are left, there is no output yet. The last value is the output, or None.
-    """
+    """Return the run after the next request of the agent's model, and the calls that are left, or the output."""
     run = AgentRerun(RunSoFar.of(context))
     ended = asyncio.run(_continue(agent, deps, run))
     if ended is None or run.left:
-        return run, None
+        return run, AgentAnswer(calls=[(f"{context.agent}__{name}", args) for _, name, args in run.left])
     if isinstance(ended.output, DeferredToolRequests):
         raise UsageError("its tools wait for approvals: declare `approval` of the agent in the team instead")
     run.replies = ended.new_messages()

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS
 from roboco.domain.decision.router import Router
+from roboco.domain.decision.tool_answers import ended_outcome
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.history.media import Media
 from roboco.domain.history.part import Artifact, ToolCall
@@ -19,7 +20,6 @@ from roboco.domain.history.tool_outcome import (
     failed_outcome,
     not_executed_outcome,
     successful_outcome,
-    unknown_outcome,
 )
 from roboco.domain.ids import tenant_of
 from roboco.domain.paths import failure_path
@@ -44,7 +44,7 @@ from roboco.process.credential_mask import CredentialMask
 from roboco.process.credentials import Credentials
 from roboco.schemas.json_schema import schema_error, value_error
 from roboco.tools.builtin import BuiltinTools
-from roboco.tools.function_answer import AgentAnswer, recorded_form, recorded_reply
+from roboco.tools.function_answer import AgentAnswer, recorded_form
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.function_tool import FunctionTool
 from roboco.tools.mcp.listing import build_listing, find_listed_tool
@@ -63,8 +63,6 @@ _log = logging.getLogger(__name__)
 Found = TypeVar("Found")
 MAX_LOGGED_FRAMES = 20
 """Maximum number of frames of a tool's exception in the log."""
-MAX_CHAIN = 20
-"""Maximum number of exceptions of a chain in which the one of the time limit is looked for."""
 MAX_STORED_FRAMES = 5
 """Maximum number of frames of a tool's exception in the workspace."""
 
@@ -242,10 +240,11 @@ class FunctionToolbox:
     ) -> _CallResult:
         """Return the result of the call. Run its function again after the exceptions that the team names.
 
-        Add those exceptions to `failed_before`. A cancelled call is not repeated.
+        Add those exceptions to `failed_before`. A cancelled call is not repeated, and none near the end of its time,
+        at which libraries may wrap the exception with which the pool ends a tool.
         """
         retry = spec.retry if isinstance(spec, ToolSpec) else None
-        deadline = time.monotonic() + (0.0 if spec is None else spec.time_limit)
+        deadline = time.monotonic() + (0.0 if spec is None else 0.9 * spec.time_limit)
         while True:
             try:
                 return self._dispatch(team, call, spec, context)
@@ -254,20 +253,12 @@ class FunctionToolbox:
             except Exception as error:
                 delay = 0.0 if retry is None else retry.delay * 2 ** len(failed_before)
                 left = retry is not None and len(failed_before) < retry.times and _is_named(error, retry.on)
-                if not left or self._timed_out(error) or time.monotonic() + delay >= deadline:
+                if not left or time.monotonic() + delay >= deadline:
                     raise
                 failed_before.append(self._credentials.mask_of(context.tenant)(error_text(error))[:500])
                 context.state_changes.clear()
                 if context.cancellation.wait(delay):
                     raise
-
-    def _timed_out(self, error: BaseException | None) -> bool:
-        """Return True if the exception is, or follows, the one with which the pool ends a tool."""
-        for _ in range(MAX_CHAIN):
-            if error is None or isinstance(error, self._time_limit_error):
-                return error is not None
-            error = error.__cause__ or error.__context__
-        return False
 
     def _dispatch(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> _CallResult:
         match spec:
@@ -285,38 +276,31 @@ class FunctionToolbox:
                     ask_credential=_once(spec, partial(self._credentials.get, context.tenant)),
                     read_artifact=_once(spec, partial(self._read_artifact, context.task_id)),
                 )
-                mask = self._credentials.mask_of(context.tenant)
-                checked = partial(self._outputs.checked, mask=mask)
-                with log_output(call.tool_name, context.task_id, mask):
-                    if isinstance(spec, PydanticTool | PydanticTurn):
-                        return self._of_pydantic(team.agent(context.agent), spec, call.args, context)
-                    if not isinstance(spec, AgentFunction):
-                        returned, files = self._checked(spec).call_with_files(call.args, context)
-                        return _CallResult(returned, media=files)
-                    returned, files = self._checked(spec).returned(call.args, context)
-                    if isinstance(returned, AgentAnswer):
-                        files = split_files(returned.files)[1]
-                    answer = recorded_form(team, returned, checked, context)
-                    return _CallResult("answered", answer=answer, media=files)
+                with log_output(call.tool_name, context.task_id, self._credentials.mask_of(context.tenant)):
+                    return self._of_function(team, spec, call.args, context)
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
 
-    def _checked(self, spec: ToolSpec) -> FunctionTool:
-        function = self._functions.tool(spec.function)
-        function.check_declaration(spec)
-        return function
-
-    def _of_pydantic(self, agent: Agent, spec: ToolSpec, args: dict[str, Any], context: ToolContext) -> _CallResult:
-        """Return the reply of an agent of pydantic-ai, or the result of a call of its tool."""
-        runs = importlib.import_module("roboco.tools.pydantic_agents")
-        found = self._functions.pydantic_agent(spec.function)
-        deps = None if agent.deps is None else self._functions.deps(agent.deps).returned({}, context)[0]
-        if isinstance(spec, PydanticTool):
-            return _CallResult(to_json(runs.run_call(found, deps, context, args), spec.name))
-        run, output = runs.take_turn(found, deps, context)
+    def _of_function(self, team: Team, spec: ToolSpec, args: dict[str, Any], context: ToolContext) -> _CallResult:
+        """Return the result of a function or of a tool of pydantic-ai; or the answer, if the call is a turn."""
+        usage, provider, files = dict[str, int | float](), dict[str, Any](), tuple[Media, ...]()
+        if isinstance(spec, PydanticTool | PydanticTurn):
+            agent, runs = team.agent(context.agent), importlib.import_module("roboco.tools.pydantic_agents")
+            found = self._functions.pydantic_agent(spec.function)
+            deps = None if agent.deps is None else self._functions.deps(agent.deps).returned({}, context)[0]
+            if isinstance(spec, PydanticTool):
+                return _CallResult(to_json(runs.run_call(found, deps, context, args), spec.name))
+            run, returned = runs.take_turn(found, deps, context)
+            usage, provider = {"tokens_in": run.tokens_in, "tokens_out": run.tokens_out}, run.record
+        else:
+            returned, files = self._function_tool(spec).returned(args, context)
+            if not isinstance(spec, AgentFunction):
+                return _CallResult(to_json(returned, spec.function), media=files)
+            if isinstance(returned, AgentAnswer):
+                files = split_files(returned.files)[1]
         checked = partial(self._outputs.checked, mask=self._credentials.mask_of(context.tenant))
-        answer = recorded_reply(agent, run, output, checked)
-        return _CallResult("answered", answer=answer, usage={"tokens_in": run.tokens_in, "tokens_out": run.tokens_out})
+        answer = recorded_form(team, returned, checked, context, provider)
+        return _CallResult("answered", answer=answer, media=files, usage=usage)
 
     def _read_artifact(self, task_id: str, name: str) -> File:
         found = find_artifact(self._files, task_id, name)
@@ -354,18 +338,18 @@ class FunctionToolbox:
             found = find_listed_tool(team, spec, listings.get(spec.server))
             return None if found is None else function_schema(name, found.description, found.input_schema)
         if isinstance(spec, ToolSpec):
-            return self._function_tool(name, spec).schema(name, spec.description)
+            return self._function_tool(spec).schema(name, spec.description)
         if isinstance(spec, TaskTool):
             return function_schema(name, spec.description, spec.parameters)
         if name in BUILTIN_TOOLS:
             return self._builtin.schema(name)
         raise UsageError(f"no tool {name!r} in team {team.name!r}")
 
-    def _function_tool(self, name: str, spec: ToolSpec) -> FunctionTool:
+    def _function_tool(self, spec: ToolSpec) -> FunctionTool:
         try:
             function = self._functions.tool(spec.function)
         except NotRunnable as error:
-            raise NotRunnable(f"tool {name!r}: {error}", error.module) from error
+            raise NotRunnable(f"tool {spec.name!r}: {error}", error.module) from error
         function.check_declaration(spec)
         return function
 
@@ -406,9 +390,7 @@ def _timed_out(team: Team, call: ToolCall, spec: ToolDeclaration | None, runtime
     limit = 0.0 if spec is None else spec.time_limit
     server = f" of MCP server {team.mcp_servers[spec.server].location!r}" if isinstance(spec, ServerTool) else ""
     message = f"tool {call.tool_name!r}{server} did not end within its {limit:g} s"
-    if spec is None or spec.effect != "irreversible":
-        return failed_outcome(call.id, message, runtime_ms)
-    return unknown_outcome(call.id, message, spec.on_unknown, runtime_ms)
+    return ended_outcome(spec, call.id, message, runtime_ms)
 
 
 def _is_named(error: Exception, names: tuple[str, ...]) -> bool:

@@ -51,6 +51,7 @@ _MEANINGFUL_STATUSES = frozenset({404, 409, 412, 416, 501})
 """HTTP statuses that say something about an object, and not that the store has failed."""
 _STORE_FULL = re.compile("Full|Quota")
 _NO_BUCKET_CODE = "NoSuchBucket"
+_NO_OBJECT_CODES = {"get_object": "NoSuchKey", "head_object": "404"}  # an answer to HEAD has no body with a code
 _KEY_REMEDIES = {
     "SignatureDoesNotMatch": "correct AWS_SECRET_ACCESS_KEY: it does not fit AWS_ACCESS_KEY_ID",
     "InvalidAccessKeyId": "correct AWS_ACCESS_KEY_ID: the store does not know it",
@@ -133,13 +134,9 @@ class S3Objects:
     def get(self, path: str) -> StoredObject | None:
         """Return the object, or None if there is none."""
         with _translating_errors(self._client, self._bucket):
-            try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
-                return StoredObject(answer["Body"].read(), answer["ETag"], answer["Metadata"])
-            except ClientError as error:
-                if _code(error) == "NoSuchKey":
-                    return None
-                raise
+            if (answer := self._answer("get_object", path)) is None:
+                return None
+            return StoredObject(answer["Body"].read(), answer["ETag"], answer["Metadata"])
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store the rest of the source, in parts if it is large. Parts of a source that fails are dropped."""
@@ -175,11 +172,9 @@ class S3Objects:
     def _get_range(self, path: str, span: str) -> bytes | None:
         with _translating_errors(self._client, self._bucket):
             try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path), Range=span)
-                data: bytes = answer["Body"].read()
+                answer = self._answer("get_object", path, Range=span)
+                data: bytes | None = None if answer is None else answer["Body"].read()
             except ClientError as error:
-                if _code(error) == "NoSuchKey":
-                    return None
                 if _status(error) == _RANGE_NOT_SATISFIABLE:
                     return b""
                 raise
@@ -188,12 +183,8 @@ class S3Objects:
     def size(self, path: str) -> int | None:
         """Return the size of the object in bytes, or None if there is none."""
         with _translating_errors(self._client, self._bucket):
-            try:
-                return int(self._client.head_object(Bucket=self._bucket, Key=self._key(path))["ContentLength"])
-            except ClientError as error:
-                if _status(error) == 404:
-                    return None
-                raise
+            answer = self._answer("head_object", path)
+        return None if answer is None else int(answer["ContentLength"])
 
     def presigned_url(self, path: str, seconds: int) -> str:
         """Return a URL, signed with this process' credentials, that grants access to the object for these seconds."""
@@ -204,13 +195,18 @@ class S3Objects:
     def metadata(self, path: str) -> dict[str, str] | None:
         """Return the metadata of the object, or None if there is none."""
         with _translating_errors(self._client, self._bucket):
-            try:
-                found: dict[str, str] = self._client.head_object(Bucket=self._bucket, Key=self._key(path))["Metadata"]
-            except ClientError as error:
-                if _status(error) == 404:
-                    return None
-                raise
+            answer = self._answer("head_object", path)
+        found: dict[str, str] | None = None if answer is None else answer["Metadata"]
         return found
+
+    def _answer(self, operation: str, path: str, **arguments: Any) -> Any:
+        """Return the answer to a request for an object, or None if there is no object."""
+        try:
+            return getattr(self._client, operation)(Bucket=self._bucket, Key=self._key(path), **arguments)
+        except ClientError as error:
+            if _code(error) == _NO_OBJECT_CODES[operation]:
+                return None
+            raise
 
     def delete(self, path: str) -> None:
         """Remove the object, if it exists."""
@@ -290,10 +286,14 @@ class S3Objects:
 
 
 class S3Files:
-    """Files of the workspace as objects."""
+    """Files of the workspace as objects. Operations without a condition are those of the objects."""
 
     def __init__(self, objects: S3Objects) -> None:
         self._objects = objects
+        self.put_from, self.copy, self.delete = objects.put_from, objects.copy, objects.delete
+        self.read, self.size, self.presigned_url = objects.read, objects.size, objects.presigned_url
+        self.names, self.names_after = objects.names, objects.names_after
+        self.folders, self.tree = objects.folders, objects.tree
 
     def create(self, path: str, data: bytes, durable: bool = True) -> bool:
         """Store the file if there is none. Return False if another file exists."""
@@ -330,46 +330,6 @@ class S3Files:
         if version is None:
             return self.create(path, data)
         return self._objects.put(path, data, if_match=version) or self.get(path) == data
-
-    def put_from(self, path: str, source: BinaryIO) -> None:
-        """Store the rest of the source, in place of an older file."""
-        self._objects.put_from(path, source)
-
-    def copy(self, source: str, path: str) -> None:
-        """Store the bytes of another file, in place of an older one. Do nothing if there is no source."""
-        self._objects.copy(source, path)
-
-    def read(self, path: str, start: int, length: int) -> bytes | None:
-        """Return at most `length` bytes of the file from `start` on, or None if there is no file."""
-        return self._objects.read(path, start, length)
-
-    def size(self, path: str) -> int | None:
-        """Return the size of the file in bytes, or None if there is none."""
-        return self._objects.size(path)
-
-    def presigned_url(self, path: str, seconds: int) -> str | None:
-        """Return a URL that grants access to the file for these seconds."""
-        return self._objects.presigned_url(path, seconds)
-
-    def delete(self, path: str) -> None:
-        """Remove the file, if it exists."""
-        self._objects.delete(path)
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names directly below a folder, sorted."""
-        return self._objects.names(folder)
-
-    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
-        """Return the first names of files directly below a folder that follow `after`."""
-        return self._objects.names_after(folder, after, limit)
-
-    def folders(self, cursor: str, limit: int) -> FolderPage | None:
-        """Return a page of the folders, or None if the store refuses the cursor."""
-        return self._objects.folders(cursor, limit)
-
-    def tree(self, folder: str) -> Iterator[StoredFile]:
-        """Yield the files at any depth below a folder, in the store's order."""
-        return self._objects.tree(folder)
 
     def delete_tree(self, folder: str, limit: int) -> int:
         """Remove at most `limit` files below a folder. The requests are concurrent. Return how many were there."""

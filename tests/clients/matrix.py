@@ -24,7 +24,7 @@ from tests.support.stack import LONG_LEASE, Stack, until
 KILL, HUNDRED = "killed worker", "a hundred runs"
 ROWS = (
     *("plain", "stream", "structured output", "resume", "tools", "parameters", "history", "approval", "failure"),
-    *("cancel", HUNDRED, KILL),
+    *("cancel", "stop", HUNDRED, KILL),
 )
 QUICK_ROWS = (*ROWS[:4], KILL)
 """The rows that each run of the checks drives."""
@@ -74,8 +74,12 @@ def drive(environments: Environments, clients: Sequence[Client], rows: Sequence[
         (teams / "typed.json").write_text(json.dumps({"name": "typed", **TYPED}))
         write_conformance_teams(teams)
         others = [row for row in rows if row != KILL]
-        with _gateway(folder / "long", teams, LONG_LEASE) as gateway, ThreadPoolExecutor(4) as pool:
-            driven = list(pool.map(lambda client: _drive(environments, gateway, client, others), clients))
+        with (
+            _webhooks() as hook,
+            _gateway(folder / "long", teams, LONG_LEASE, webhooks=(hook,)) as gateway,
+            ThreadPoolExecutor(4) as pool,
+        ):
+            driven = list(pool.map(lambda client: _drive(environments, gateway, client, others, HOOK=hook), clients))
         killed = [client for client in clients if KILL in rows and client.script in KILL_SCRIPTS]
         if not killed:
             return driven
@@ -91,12 +95,42 @@ def drive(environments: Environments, clients: Sequence[Client], rows: Sequence[
 
 
 @contextmanager
-def _gateway(folder: Path, teams: Path, lease_seconds: float) -> Iterator[GatewayProcess]:
+def _gateway(
+    folder: Path, teams: Path, lease_seconds: float, webhooks: tuple[str, ...] = ()
+) -> Iterator[GatewayProcess]:
     folder.mkdir()
-    with Stack(folder, lease_seconds=lease_seconds, teams_dir=teams) as stack:
+    with Stack(folder, lease_seconds=lease_seconds, teams_dir=teams, allowlist={"webhooks": webhooks}) as stack:
         stack.model.script(_answer)
         with openai_gateway(stack, ROBOCO_GATEWAY_ROBOTO_TEAM="desk") as gateway:
             yield gateway
+
+
+@contextmanager
+def _webhooks() -> Iterator[str]:
+    """Yield the address of a receiver. GET returns what was posted to its path: the credentials, and each body."""
+    posted: dict[str, list[list[object]]] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            posted.setdefault(self.path, []).append([self.headers["authorization"], body])
+            self.send_response(204)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            found = json.dumps(posted.get(self.path, [])).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(found)))
+            self.end_headers()
+            self.wfile.write(found)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 @contextmanager
@@ -150,6 +184,8 @@ def _answer(request: Request) -> Reply:
     """Return the answer of the other tests, or JSON to a prompt that asks for it: in a call if it has a function."""
     if (reply := conformance_answer(request)) is not None:
         return reply
+    if "twice" in request.last_user and "add" in request.tools and not request.tool_results:
+        return Reply(tool_calls=[("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})])
     if "brisk" in request.last_user:
         return Reply(chunks=LONG_ANSWER, interval=0.05)
     if "as JSON" not in request.last_user:

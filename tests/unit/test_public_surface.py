@@ -87,12 +87,6 @@ def test_each_class_in_a_stream_or_step_is_public(data: type) -> None:
     assert data.__name__ in roboco.__all__
 
 
-def test_import_of_roboco_loads_no_model_client() -> None:
-    program = "import sys, roboco; print([name for name in ('openai', 'aiohttp', 'httpx2') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 @pytest.mark.parametrize(
     "error",
     [

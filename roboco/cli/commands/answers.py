@@ -11,6 +11,7 @@ from roboco.cli.interactive.next_command import decisions
 from roboco.cli.interactive.tool_text import call_text
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.tool_change import show_change
 from roboco.client.task import Task
@@ -46,7 +47,6 @@ def _check_call(task: Task, call_id: str | None, tool: str | None, *verbs: str) 
     if len(waiting) > 1:
         commands = "\n  ".join(decisions(task.task_id, waiting, *verbs))
         raise click.UsageError(f"{len(waiting)} calls wait, name one of them:\n  {commands}")
-    click.echo(call_text(waiting[0]), err=True)
     return waiting[0].id
 
 
@@ -69,8 +69,9 @@ def answer(  # noqa: PLR0913 - one parameter for each option
     status: Literal["success", "error", "declined"] = "success" if error is None else "error"
     with open_task(task_id) as task:
         call_id = _check_call(task, call_id, tool, "answer --result JSON")
+        origin = _origin(task, call_id)
         task.answer(call_id, result, status="declined" if declined else status, error=error)
-    _print(task_id, call_id, "answered", as_json)
+    _print(task_id, call_id, "answered", as_json, origin)
 
 
 @click.command()
@@ -95,12 +96,13 @@ def approve(task_id: str, call_id: str | None, tool: str | None, args: dict[str,
     """
     with open_task(task_id) as task:
         call_id = _check_call(task, call_id, tool, "approve", "deny")
+        origin = _origin(task, call_id)
         changes = [change for change in task.tool_changes() if change.call_id == call_id]
         task.approve(call_id, args)
     if not as_json:
         for change in changes:
             show_change(Screen(sys.stdout), change)
-    _print(task_id, call_id, "approved", as_json, changes=changes)
+    _print(task_id, call_id, "approved", as_json, origin, changes=changes)
 
 
 @click.command()
@@ -117,8 +119,9 @@ def deny(task_id: str, call_id: str | None, tool: str | None, reason: str, as_js
     """
     with open_task(task_id) as task:
         call_id = _check_call(task, call_id, tool, "deny")
+        origin = _origin(task, call_id)
         task.deny(call_id, reason)
-    _print(task_id, call_id, "denied", as_json)
+    _print(task_id, call_id, "denied", as_json, origin)
 
 
 @click.command()
@@ -140,12 +143,19 @@ def resolve(
         raise click.UsageError("say --happened or --did-not-happen")
     with open_task(task_id) as task:
         call_id = _check_call(task, call_id, tool, "resolve --happened", "resolve --did-not-happen")
+        origin = _origin(task, call_id)
         task.resolve(call_id, happened, result)
-    _print(task_id, call_id, "resolved", as_json)
+    _print(task_id, call_id, "resolved", as_json, origin)
 
 
-def _print(task_id: str, call_id: str, status: str, as_json: bool, **more: object) -> None:
+def _origin(task: Task, call_id: str) -> str:
+    """Return the tool, arguments, agent and task of a call for people, or "" if it is no newest call."""
+    task_id, agent, call = task.pending_actions().origins().get(call_id, ("", "", None))
+    return "" if call is None else f": {call_text(call)} of {one_line(agent, 64)}, task {task_id}"
+
+
+def _print(task_id: str, call_id: str, status: str, as_json: bool, origin: str, **more: object) -> None:
     if as_json:
         print_json({"task_id": task_id, "call_id": call_id, "status": status, **more})
     else:
-        click.echo(f"{call_id} is {status}")
+        click.echo(f"{call_id} is {status}{origin}")

@@ -18,8 +18,8 @@ from roboco.cli.terminal.screen import Screen
 from roboco.client.receipt import Receipt
 from roboco.client.stream import is_at_rest
 from roboco.client.task import Task
-from roboco.domain.decision.decide import RAISE_LIMIT_HINT
 from roboco.domain.history.step import TaskStep
+from roboco.domain.limits import RAISE_LIMIT_HINT
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 

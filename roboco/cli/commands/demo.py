@@ -10,7 +10,7 @@ from typing import Any
 import click
 import yaml
 
-from roboco.cli.commands.init import on_shell_path
+from roboco.cli.commands.init import is_temporary, on_shell_path
 from roboco.cli.interactive.run_team import RunOptions, run_team
 from roboco.cli.terminal import options
 from roboco.cli.terminal.screen import Screen
@@ -71,7 +71,7 @@ def demo(topic: str | None, name: str, listed: bool, web: bool, as_json: bool) -
     prompt = example.prompt.format(topic=topic or example.topic)
     code = run_team(team, RunOptions(prompt, as_json=as_json, allowed=allowed, web=web, must_complete=True))
     if code == 0 and not as_json:
-        Screen(sys.stdout).paragraph((f"make your own: {_program()} init my-team", "dim"))
+        Screen(sys.stdout).paragraph((f"make your own: {_init_command()}", "dim"))
     return code
 
 
@@ -83,12 +83,14 @@ def shipped_team(name: str) -> Team:
     return parse_team(data, f"{name}.yaml")
 
 
-def _program() -> str:
-    """Return the command by which the user's shell finds this program."""
+def _init_command() -> str:
+    """Return the command that creates a project, as the user's shell finds this program."""
     if on_shell_path():
-        return "roboco"
+        return "roboco init my-team"
+    if is_temporary():
+        return "the command that you typed, with `init my-team` in place of `demo`"
     program = os.path.relpath(sys.argv[0])
-    return os.path.abspath(program) if program.startswith(os.pardir) else program
+    return f"{os.path.abspath(program) if program.startswith(os.pardir) else program} init my-team"
 
 
 def _print_teams(screen: Screen) -> None:

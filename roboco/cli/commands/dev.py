@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from roboco.cli.terminal.key_echo import key_echo
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
 
@@ -30,14 +31,15 @@ def dev(port_base: int | None, folder: Path) -> None:
     from roboco.cli.stack.dev_stack import DevStack  # imports for seconds on a busy machine
 
     stack = DevStack(folder, port_base, screen.line)
-    try:
-        stack.start()
-        _print(screen, stack.addresses(), stack.export_lines(), os.path.relpath(stack.folder))
-        stack.supervisor.supervise()
-    except Interrupted:
-        screen.line("ending; workers finish their work (Ctrl-C again kills them)")
-    finally:
-        stack.supervisor.stop()
+    with key_echo(False):
+        try:
+            stack.start()
+            _print(screen, stack.addresses(), stack.export_lines(), os.path.relpath(stack.folder))
+            stack.supervisor.supervise()
+        except Interrupted:
+            screen.line("ending; workers finish their work (Ctrl-C again kills them)")
+        finally:
+            stack.supervisor.stop()
     screen.line("everything has ended")
 
 

@@ -53,15 +53,19 @@ def next_commands(folder: Path) -> list[str]:
 
 
 def on_shell_path() -> bool:
-    """Return True if the user's shell finds `roboco` without a folder.
-
-    `uvx` adds its temporary environment to the PATH of this process alone. Unlike an activated environment, it sets UV
-    and no VIRTUAL_ENV.
-    """
+    """Return True if the user's shell finds `roboco` without a folder."""
     path = os.environ.get("PATH", "").split(os.pathsep)
-    if "UV" in os.environ and "VIRTUAL_ENV" not in os.environ:
+    if is_temporary():
         path = [entry for entry in path if entry != str(Path(sys.prefix, "bin"))]
     return shutil.which("roboco", path=os.pathsep.join(path)) is not None
+
+
+def is_temporary() -> bool:
+    """Return True in the environment of `uvx`, which is on the PATH of this process alone.
+
+    Unlike an activated environment, it sets UV and no VIRTUAL_ENV.
+    """
+    return "UV" in os.environ and "VIRTUAL_ENV" not in os.environ
 
 
 def create_project(folder: Path, files: Sequence[str] = FILES) -> None:

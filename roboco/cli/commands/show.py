@@ -8,7 +8,15 @@ import click
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal import options
 from roboco.cli.terminal.current_summary import check_complete, current_summary
-from roboco.cli.terminal.format import agent_usage, call_count, cost_suffix, counted, status_colour, step_usage
+from roboco.cli.terminal.format import (
+    agent_usage,
+    call_count,
+    cost_suffix,
+    counted,
+    plain_reason,
+    status_colour,
+    step_usage,
+)
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
@@ -59,7 +67,7 @@ def _print(
             screen.line((f"   {used}", "dim"))
     screen.blank()
     style = status_colour(summary.status)
-    reason = f" · {summary.reason}" if summary.reason else ""
+    reason = f" · {plain_reason(summary.reason)}" if summary.reason else ""
     screen.line(("── ", style), (summary.status, f"bold {style}"), (reason, "dim"))
     tokens = f"{summary.tokens_in} tokens in, {summary.tokens_out} out{cost_suffix(summary.cost)}"
     seconds = (summary.updated_at - summary.created_at).total_seconds()

@@ -41,9 +41,10 @@ def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **given: A
 
     TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS_DIR. Nothing is stored if an option is wrong.
     """
-    targets = notification_options.targets(given)
+    if targets := notification_options.targets(given):
+        given["notify"] = targets
     with Orchestrator(_tenant_settings(tenant)) as orchestrator:
-        task = orchestrator.run(team, prompt, notify=targets, **given)
+        task = orchestrator.run(team, prompt, **given)
     if as_json:
         print_json({"task_id": task.task_id})
     else:

@@ -13,7 +13,7 @@ from roboco.cli.bulk.task_conditions import filter_options, task_conditions
 from roboco.cli.interactive.next_command import BY_STATUS
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
-from roboco.cli.terminal.format import age, status_colour
+from roboco.cli.terminal.format import age, plain_reason, status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
@@ -136,7 +136,7 @@ def _table(found: Sequence[TaskEntry], now: datetime) -> Table:
             Text(age((now - entry.created_at).total_seconds())),
             Text(age((now - entry.updated_at).total_seconds())),
             Text(one_line(entry.title, MAX_TITLE_CHARS)),
-            *([Text(one_line(entry.reason, MAX_REASON_CHARS))] if reasons else []),
+            *([Text(one_line(plain_reason(entry.reason), MAX_REASON_CHARS))] if reasons else []),
         )
     return table
 

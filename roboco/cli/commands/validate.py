@@ -67,7 +67,7 @@ def _load_and_check(file: Path) -> tuple[Team, list[str], list[str]]:
         raise InvalidTeam(str(file), tuple(mistakes))
     notes = [f"{_location(answer)} is not compared: {answer.error}" for answer in answers if answer.error]
     warnings = [f"{_location(answer)}: {text}" for answer in answers if (text := describe_left_out(answer.offer))]
-    warnings += absent_names(team, certain=False)
+    warnings += absent_names(team)
     if settings.tool_modules:
         warnings += _missing_descriptions(team, FunctionLoader(settings.tool_modules))
     return team, notes, warnings

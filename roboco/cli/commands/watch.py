@@ -12,6 +12,7 @@ from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.key_echo import key_echo
 from roboco.cli.terminal.log_notes import LogNotes
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
@@ -35,7 +36,7 @@ def watch(task_id: str, cursor: str | None, subtasks: bool, as_json: bool) -> in
     """
     screen = Screen(sys.stderr if as_json else sys.stdout)
     display = JsonLines(sys.stdout) if as_json else LiveView(screen, task_id=task_id)
-    with LogNotes().installed() as logged, Orchestrator(caller_settings()) as orchestrator:
+    with key_echo(False), LogNotes().installed() as logged, Orchestrator(caller_settings()) as orchestrator:
         task = orchestrator.task(task_id)
         _ = task.status  # reads Redis: if it does not answer, fail now, not after a minute of retries
         try:

@@ -9,7 +9,7 @@ import click
 from roboco.cli.interactive.next_command import next_commands
 from roboco.cli.terminal import options
 from roboco.cli.terminal.current_summary import current_summary
-from roboco.cli.terminal.format import status_colour
+from roboco.cli.terminal.format import plain_reason, status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
@@ -78,7 +78,7 @@ def _print_step(screen: Screen, scene: StepExplanation) -> None:
     screen.line(("── ", "cyan"), (f"step {scene.seq} · {scene.agent_name}", "bold cyan"))
     for line in scene.before:
         _print_line(screen, "before", line, "dim")
-    _print_line(screen, "why", scene.why, "bold")
+    _print_line(screen, "why", plain_reason(scene.why), "bold")
     if scene.router:
         _print_line(screen, "rule", f"{scene.rule}, of the {scene.router} router", "")
     if any(candidate.name != scene.rule for candidate in scene.candidates):
@@ -95,4 +95,7 @@ def _print_line(screen: Screen, label: str, text: str, style: str) -> None:
 
 def _print_end(screen: Screen, status: TaskStatus, end: str) -> None:
     screen.blank()
-    screen.line(("── ", status_colour(status)), (one_line(end, 2 * MAX_LINE_CHARS), f"bold {status_colour(status)}"))
+    screen.line(
+        ("── ", status_colour(status)),
+        (one_line(plain_reason(end), 2 * MAX_LINE_CHARS), f"bold {status_colour(status)}"),
+    )

@@ -11,7 +11,7 @@ from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
 from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.domain.team.team import Team
 from roboco.errors import ModelError, RobocoError
-from roboco.model.allowlist import base_url_of, check_allowed, key_variable, model_key, needs_key
+from roboco.model.allowlist import LOCAL_KEY, base_url_of, check_allowed, key_variable, model_key, needs_key
 
 LIST_TIMEOUT: Final = 10.0
 """Seconds for a model's server to list its models."""
@@ -69,6 +69,8 @@ def _check_model(profile: ModelProfile) -> CheckResult:
         return CheckResult(
             name, "fail", found, "check OPENAI_BASE_URL, or the team's base_url, and the network between"
         )
+    if key == LOCAL_KEY:
+        return CheckResult(name, "ok", "the local model of `roboco dev` answers in its place")
     return expect(
         name,
         profile.model in models,

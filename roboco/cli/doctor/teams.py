@@ -98,8 +98,7 @@ def missing_functions(team: Team, settings: Settings, path: str = "") -> Iterato
     functions = FunctionLoader(settings.tool_modules)
     for index, tool in enumerate(team.tools):
         if isinstance(tool, ToolSpec):
-            missing = list(_import_mistake(f"{path}tools[{index}].function", functions.tool, tool.function))
-            yield from missing or _unfit_guard(team, tool, functions, path)
+            yield from _import_mistake(f"{path}tools[{index}].function", functions.tool, tool.function)
     if isinstance(model := team.collaboration_model, Custom):
         yield from _import_mistake(f"{path}collaboration_model.router", functions.router, model.router)
     types = OutputTypes(functions)
@@ -107,16 +106,6 @@ def missing_functions(team: Team, settings: Settings, path: str = "") -> Iterato
         yield from _missing_of_agent(f"{path}agents[{index}]", agent, functions, types)
     for name, inner in team.teams.items():
         yield from missing_functions(inner, settings, f"{path}teams.{name}.")
-
-
-def _unfit_guard(team: Team, tool: ToolSpec, functions: FunctionLoader, path: str) -> Iterator[str]:
-    """Yield a mistake if the tool is a guard whose function cannot be called with a text."""
-    guards = () if team.guards is None else team.guards.input
-    fields = functions.tool(tool.function).arguments.model_fields.values() if tool.name in guards else ()
-    needed = [str(field.alias) for field in fields if field.is_required() or field.alias == "text"]
-    if tool.name in guards and needed != ["text"]:
-        at = f"{path}guards.input[{guards.index(tool.name)}]"
-        yield f"{at}: function {tool.function!r} takes 'text' alone, and this one needs {needed}"
 
 
 def _missing_of_agent(at: str, agent: Agent, functions: FunctionLoader, types: OutputTypes) -> Iterator[str]:

@@ -55,6 +55,8 @@ class Conversation:
 
         Raises TimeoutError if it has not ended after `seconds`.
         """
+        if self._user is not None:
+            self._user.note_stop()
         self._task.stop(reason)
         self._user, self._waiting = None, False
         return self.follow(seconds)

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from roboco.cli.interactive.receipts import describe_connection_end
+from roboco.cli.interactive.tool_text import answer_text
 from roboco.cli.interactive.tool_view import INDENT, ToolView
-from roboco.cli.terminal.format import agent_usage, cost_suffix, counted
+from roboco.cli.terminal.format import agent_usage, cost_suffix, counted, plain_reason
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.decision.decide import STOPPED
@@ -69,14 +70,21 @@ class LiveView:
         self._text_so_far = ""
         self._attempt = 1
         self._printed_keys: set[str] = set()
-        self._typed_messages: list[str] = []
         self._last_user_message = ""
+        self._typed_answers: list[str] = []
+        self._agent = ""
+        self._function = ""  # the agent whose turn has begun with a call of its code; its answer needs no further title
         self._was_interjected = False
+        self._is_stopping = False
+        self._holds_text = False  # it may be a typed answer: its step says so, and has the value
+        self._error = ""  # the message of the last error
         self._reason = ""  # of the last status: a turn that waits repeats it
         self._task_started_at: datetime | None = None
 
     def show(self, item: StreamItem) -> None:
         """Print the item."""
+        if self._is_stopping and not isinstance(item.data, UserInterrupted | ErrorOccurred | TaskEnded):
+            return
         if item.task_id and item.task_id != self._task_id:
             self._of_sub_task(item)
             return
@@ -84,12 +92,13 @@ class LiveView:
             case TextPartDelta() as delta:
                 self._text(delta)
             case ToolCallItem() as call:
-                self._tools.show_running_call(call.part.tool_call)
+                self._tools.show_running_call(call.part.tool_call, call.agent_name)
                 self._begin_work(self._tools.running)
             case ToolResultItem() as result:
                 self._tools.show_result(result.part.tool_result)
                 self._begin_work(self._tools.running or "deciding")
             case StepFinal() as final:
+                self._held_text(final.step)
                 self._remaining_parts(final.step)
             case event:
                 self._event(event)
@@ -97,9 +106,9 @@ class LiveView:
     def _of_sub_task(self, item: StreamItem) -> None:
         """Print a step of an agent of a sub-task, or why the sub-task waits."""
         match item.data:
-            case StepFinal(step=step) if step.by_agent:
+            case StepFinal(step=step) if step.by_agent and not step.begins_function:
                 self._title(step.agent_name, f"sub-task {item.task_id}", self._colour(step.agent_name))
-                self._screen.write(step.text)
+                self._screen.write(answer_text(step))
                 self._remaining_parts(step)
                 self.note_interjection()
             case StatusChanged() as event if event.status.waiting:
@@ -116,8 +125,11 @@ class LiveView:
     def step(self, step: TaskStep) -> None:
         """Print a step of a history, whole."""
         if step.by_agent:
-            self._label(step.agent_name, step.step_id, str((step.metadata.get("routing") or {}).get("reason", "")))
-            self._screen.write(step.text)
+            if step.agent_name == self._function:
+                self._function = ""
+            else:
+                self._label(step.agent_name, step.step_id, str((step.metadata.get("routing") or {}).get("reason", "")))
+            self._screen.write(answer_text(step))
         elif step.agent_name == ORCHESTRATOR and step.error is None:
             self._note(orchestrator_event(step))
         self._remaining_parts(step)
@@ -126,9 +138,13 @@ class LiveView:
         """Note a step before those that are printed."""
         self._tools.note_calls(step.calls)
 
-    def note_typed(self, message: str) -> None:
-        """Note a message that the user has typed: it is on the terminal already."""
-        self._typed_messages.append(message)
+    def note_typed(self, answer: str) -> None:
+        """Note an answer that the user has typed to a question of the team: it is on the terminal already."""
+        self._typed_answers.append(answer)
+
+    def note_stop(self) -> None:
+        """Note that the user stops the task: from now on only its end is printed."""
+        self._is_stopping = True
 
     def note_interjection(self) -> None:
         """Note that something else was printed: the agent is named again before its next text."""
@@ -182,10 +198,10 @@ class LiveView:
             case TurnRestarted(replaced=True):
                 made = f"{event.attempt - 1} attempt{'s' if event.attempt > 2 else ''}"
                 self._note(f"ends after {made} (discard the text above): {event.reason}", "yellow")
-                self._attempt, self._text_so_far = event.attempt, ""
+                self._attempt, self._text_so_far, self._holds_text = event.attempt, "", False
             case TurnRestarted():
                 self._note(f"starts again (attempt {event.attempt}, discard the text above): {event.reason}", "yellow")
-                self._attempt, self._text_so_far = event.attempt, ""
+                self._attempt, self._text_so_far, self._holds_text = event.attempt, "", False
             case StreamReset():
                 self._note(f"set up again from the workspace, which holds {counted(event.steps, 'step')}", "yellow")
             case ToolUnknown():
@@ -193,18 +209,24 @@ class LiveView:
             case SubTaskStarted():
                 self._note(f"sub-task {event.sub_task_id} of team {event.team}")
             case ErrorOccurred():
-                self._note(f"error {event.code}: {event.message}", "red")
+                self._show_error(event.code, event.message)
             case _:
                 self._note(event.type)
 
     def _text(self, delta: TextPartDelta) -> None:
-        if delta.step_id != self._text_step_id:
+        if delta.step_id != self._text_step_id and delta.agent_name == self._function:
+            self._text_step_id, self._text_so_far, self._function = delta.step_id, "", ""
+        elif delta.step_id != self._text_step_id:
             self._label(delta.agent_name, delta.step_id, "")
         if delta.attempt != self._attempt:
             self._note(f"starts again (attempt {delta.attempt}, discard the text above)", "yellow")
-            self._attempt, self._text_so_far = delta.attempt, ""
+            self._attempt, self._text_so_far, self._holds_text = delta.attempt, "", False
         text = delta.text.lstrip(" ") if self._was_interjected else delta.text
         self._repeat_label(delta.agent_name)
+        if self._holds_text or (not self._text_so_far.strip() and delta.text.lstrip().startswith(("{", "["))):
+            self._holds_text = True
+            self._begin_work(f"{one_line(delta.agent_name, 40)} is writing")
+            return
         if delta.replace and not text.startswith(self._text_so_far):
             self._note("once more, whole (discard the text above)", "yellow")
         elif delta.replace:
@@ -212,6 +234,12 @@ class LiveView:
         self._text_so_far = delta.text if delta.replace else self._text_so_far + text
         self._screen.write(text)
         self._begin_work(f"{one_line(delta.agent_name, 40)} is writing")
+
+    def _held_text(self, step: TaskStep) -> None:
+        """Print the text of the step if it was held back."""
+        if step.by_agent and self._holds_text:
+            self._holds_text = False
+            self._screen.write(answer_text(step))
 
     def _repeat_label(self, name: str) -> None:
         """Name the agent again if something else was printed within its text."""
@@ -221,13 +249,14 @@ class LiveView:
 
     def _interrupted(self, event: UserInterrupted) -> None:
         """Print how the work was interrupted. A message that interrupted it is printed already."""
-        by_message = self._last_user_message[: len(event.reason)] == event.reason
-        said = "" if event.reason == INTERRUPTED_BY_USER else "interrupted: "
-        reason = "" if by_message else f"{said}{one_line(event.reason, _MAX_REASON_CHARS)}"
+        if self._last_user_message[: len(event.reason)] == event.reason:
+            reason = f"interrupts {one_line(self._agent, 40) or 'the task'}"
+        else:
+            said = "" if event.reason == INTERRUPTED_BY_USER else "interrupted: "
+            reason = f"{said}{one_line(event.reason, _MAX_REASON_CHARS)}"
         closed = describe_connection_end(event.receipt)
-        if reason or closed:
-            between = " · " if reason and closed else ""
-            self._screen.paragraph((f"   {reason}", "yellow"), (f"{between}{closed}", "dim"), indent=INDENT)
+        between = " · " if closed else ""
+        self._screen.paragraph((f"   {reason}", "yellow"), (f"{between}{closed}", "dim"), indent=INDENT)
 
     def _remaining_parts(self, step: TaskStep) -> None:
         """Print the content of the step, except an agent's text, as far as it was not printed yet."""
@@ -235,7 +264,11 @@ class LiveView:
             self._note("(interrupted)", "red")
         if step.agent_name == USER:
             self._user(step.step_id, step.text)
-        self._tools.show_calls(step.calls)
+        if step.begins_function:
+            self._tools.note_turn(step.calls)
+            self._function = step.agent_name
+        else:
+            self._tools.show_calls(step.calls)
         for result in step.results:
             self._tools.show_result(result)
         self._changed_arguments(step)
@@ -244,7 +277,11 @@ class LiveView:
         if step.metadata.get("finish_reason") == "length":
             self._note(f"cut off here: the answer has reached {step.metadata.get('limit') or 'its max_tokens'}")
         if step.error is not None and step.error.code != STOPPED:
-            self._note(f"error {step.error.code}: {step.error.message}", "red")
+            self._show_error(step.error.code, step.error.message)
+
+    def _show_error(self, code: str, message: str) -> None:
+        self._error = message
+        self._note(f"error {code}: {message}", "red")
 
     def _changed_arguments(self, step: TaskStep) -> None:
         """Print the arguments of calls for which a person approved other ones than the agent had asked for."""
@@ -254,6 +291,8 @@ class LiveView:
 
     def _label(self, name: str, step_id: str, reason: str) -> None:
         self._text_step_id, self._text_so_far, self._attempt, self._was_interjected = step_id, "", 1, False
+        self._holds_text = False
+        self._agent = name
         self._title(name, reason, self._colour(name))
 
     def _colour(self, name: str) -> str:
@@ -262,8 +301,8 @@ class LiveView:
     def _user(self, step_id: str, text: str) -> None:
         if not self._is_new(step_id):
             return
-        if text in self._typed_messages:
-            self._typed_messages.remove(text)
+        if text in self._typed_answers:
+            self._typed_answers.remove(text)
             return
         self._title("you", "", "default")
         self._screen.write(text)
@@ -274,7 +313,7 @@ class LiveView:
 
     def _ended(self, event: TaskEnded) -> None:
         colour = "green" if event.status is TaskStatus.COMPLETED else "red"
-        self._title(event.status, event.reason, colour)
+        self._title(event.status, "" if event.reason == self._error else event.reason, colour)
         self._note(self._usage(event))
         if len(event.agents) > 1:
             for name, spent in event.agents.items():
@@ -289,8 +328,9 @@ class LiveView:
         return " · ".join(facts)
 
     def _title(self, name: str, reason: str, colour: str) -> None:
+        self._function = ""
         self._screen.blank()
-        why = f" · {one_line(reason, _MAX_REASON_CHARS)}" if reason else ""
+        why = f" · {one_line(plain_reason(reason), _MAX_REASON_CHARS)}" if reason else ""
         self._screen.paragraph(("── ", colour), (name, f"bold {colour}"), (why, "dim"), indent=INDENT)
 
     def _note(self, text: str, style: str = "dim") -> None:

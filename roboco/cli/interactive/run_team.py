@@ -20,6 +20,7 @@ from roboco.cli.stack.local_stack import LocalStack, missing_servers
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.key_echo import key_echo
 from roboco.cli.terminal.log_notes import LogNotes
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
@@ -28,6 +29,7 @@ from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError
+from roboco.settings import Settings
 
 STOP_TIMEOUT: Final = 15.0
 """Seconds that a stopped task has to end."""
@@ -69,7 +71,7 @@ def run_team(team: Team, options: RunOptions) -> int:
     notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)
     missing = missing_servers(team, os.environ, options.worker)
-    with LogNotes().installed() as logged, LocalStack(settings, missing, note) as stack:
+    with key_echo(False), LogNotes().installed() as logged, LocalStack(settings, missing, note) as stack:
         # Built while the model loads: a wrong configuration is reported before it has arrived.
         orchestrator = Orchestrator(stack.settings)
         stack.close_at_end(orchestrator.close)
@@ -101,7 +103,7 @@ def run_team(team: Team, options: RunOptions) -> int:
             screen.status("")
             for text in logged.take():
                 note(text)
-        notes.line((f"files: {_files_location(settings.workspace, task.task_id)}", "dim"))
+        notes.line((f"files: {_files_location(settings, task.task_id)}", "dim"))
         if page:
             _serve_until_interrupted(stack, notes)
         return code
@@ -209,10 +211,11 @@ def _wait_until_closed(task: Task) -> None:
         time.sleep(_POLL_INTERVAL)
 
 
-def _files_location(workspace: str, task_id: str) -> str:
-    """Return the path of the task's files, relative to the current folder if it is below, or their URL."""
-    if not workspace.startswith("file:"):
-        return f"{workspace.rstrip('/')}/{task_id}"
-    parts = urlsplit(workspace)
+def _files_location(settings: Settings, task_id: str) -> str:
+    """Return the path of the task's files, relative to the current folder if it is below, or their URL and server."""
+    if not settings.workspace.startswith("file:"):
+        server = f" at {settings.s3_endpoint_url}" if settings.s3_endpoint_url else ""
+        return f"{settings.workspace.rstrip('/')}/{task_id}{server}"
+    parts = urlsplit(settings.workspace)
     folder = Path(unquote(parts.netloc + parts.path)).absolute() / task_id
     return str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)

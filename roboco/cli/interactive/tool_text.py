@@ -7,6 +7,7 @@ import yaml
 
 from roboco.cli.terminal.sanitize import one_line
 from roboco.domain.history.part import ToolCall
+from roboco.domain.history.step import OUTPUT, TaskStep
 
 MAX_ARGUMENT_CHARS: Final = 240
 """Characters of a call's arguments that are shown."""
@@ -31,6 +32,12 @@ def result_lines(result: Any) -> list[str]:
         more = len(lines) - MAX_RESULT_LINES + 1
         lines = [*lines[: MAX_RESULT_LINES - 1], f"… {more} more lines"]
     return lines or ["nothing"]
+
+
+def answer_text(step: TaskStep) -> str:
+    """Return the text of an agent's step: the value of a typed answer as YAML, if it is an object or a list."""
+    value = step.metadata[OUTPUT] if step.has_output else None
+    return "\n".join(_lines(value)) if isinstance(value, dict | list) else step.text
 
 
 def _shortened(line: str) -> str:

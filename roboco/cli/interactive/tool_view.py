@@ -22,6 +22,7 @@ class ToolView:
         self._failures = failures
         self._calls: dict[str, ToolCall] = {}
         self._finished: set[str] = set()
+        self._turns: set[str] = set()
         self._running: dict[str, str] = {}
         self._repeated: set[str] = set()
 
@@ -41,6 +42,11 @@ class ToolView:
         self._repeated |= {call.id for call in calls if names.count(call.tool_name) > 1}
         self._calls |= {call.id: call for call in calls}
 
+    def note_turn(self, calls: Sequence[ToolCall]) -> None:
+        """Note the call that is the turn of an agent that is a function. It is printed only if it fails."""
+        self.note_calls(calls)
+        self._turns |= {call.id for call in calls}
+
     def show_calls(self, calls: Sequence[ToolCall]) -> None:
         """Print the calls of a step that are not printed yet."""
         new = [call for call in calls if call.id not in self._calls]
@@ -48,9 +54,10 @@ class ToolView:
         for call in new:
             self._screen.paragraph((f"   → {call_text(call)}", "yellow"), indent=INDENT)
 
-    def show_running_call(self, call: ToolCall) -> None:
-        """Print a call that runs now."""
-        self.show_calls((call,))
+    def show_running_call(self, call: ToolCall, agent: str) -> None:
+        """Print a call of the agent that runs now. If the call has the name of the agent, its step decides."""
+        if call.tool_name != agent:
+            self.show_calls((call,))
         beside = {call_id for call_id, name in self._running.items() if name == call.tool_name}
         self._repeated |= {*beside, call.id} if beside else set()
         self._running[call.id] = call.tool_name
@@ -62,6 +69,8 @@ class ToolView:
             return
         self._finished.add(call_id)
         self._running.pop(call_id, None)
+        if call_id in self._turns and not result.is_error:
+            return
         colour = "red" if result.is_error else "green"
         first, *rest = result_lines((result.error or "error") if result.is_error else result.result)
         head = " · ".join(filter(None, (self._title(call_id), _took(result.runtime_ms))))

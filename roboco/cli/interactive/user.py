@@ -4,13 +4,13 @@ import json
 import os
 import select
 import sys
-import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any, Final
 
 from roboco.cli.interactive.live_view import LiveView
+from roboco.cli.terminal.key_echo import drop_typed_keys, key_echo
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted, raise_on_ctrl_c
@@ -106,7 +106,7 @@ class TerminalUser:
         """Ask for the input that a task in this status waits for. Return True if the task continues."""
         match status:
             case TaskStatus.USER_TURN:
-                return self._ask_message(_REPLY_PROMPT, self._task.send)
+                return self._ask_message(_REPLY_PROMPT, self._answer)
             case TaskStatus.APPROVAL:
                 return self._ask_approvals()
             case _:
@@ -123,16 +123,24 @@ class TerminalUser:
             self._screen.paragraph((_NO_INTERJECTION, "dim"))
         return interrupted
 
+    def note_stop(self) -> None:
+        """Note that the user stops the task: what agents wrote during the question is not shown."""
+        self._view.note_stop()
+
     def _ask_message(self, question: str, say: Callable[[str], object]) -> bool:
         """Ask for a message, and send it. Return True if there was one."""
+        drop_typed_keys()
         self._screen.blank()
         self._screen.paragraph((question, "dim"))
         message = "\n".join(self._read_lines(True))
         if not message.strip():
             return False
-        self._view.note_typed(message)
         self._send_control(lambda: say(message))
         return True
+
+    def _answer(self, message: str) -> None:
+        self._view.note_typed(message)
+        self._task.send(message)
 
     def _ask_approvals(self) -> bool:
         """Ask about each call that needs approval. Return True if the task continues.
@@ -150,8 +158,7 @@ class TerminalUser:
 
     def _ask_approval(self, call: ToolCall, change: ToolDifference | None) -> ApprovalInput | None:
         """Ask about a call. Return the decision, or None if the user gives none."""
-        if sys.stdin.isatty():
-            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # drop keys that were typed before the question
+        drop_typed_keys()
         self._screen.blank()
         self._screen.line(("── ", "yellow"), (call.tool_name, "bold yellow"), (" needs your approval", "dim"))
         self._screen.line(indent(_arguments_text(call.args), "   "))
@@ -185,7 +192,7 @@ class TerminalUser:
         lines: list[str] = []
         self._view.note_interjection()
         try:
-            with raise_on_ctrl_c():
+            with key_echo(True), raise_on_ctrl_c():
                 while line := read_line("> "):
                     lines.append(line)
                     if not (several and input_waits()):

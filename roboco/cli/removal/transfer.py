@@ -1,4 +1,4 @@
-"""roboco export and roboco import: a task as a tar file."""
+"""roboco export: a task as a tar file."""
 
 import os
 import uuid
@@ -24,8 +24,8 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
 
     The file has its history, events, files and team.
 
-    The tar has a digest of each file, which `roboco import` verifies. It is written under a temporary name first, and
-    an existing file is not replaced.
+    The last member of the tar has a digest of each file. It is written under a temporary name first, and an existing
+    file is not replaced.
     """
     if file.exists():
         raise UsageError(f"{file} exists; name another file")
@@ -50,20 +50,3 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
         print_json({"task_id": task_id, "file": str(file), "bytes": size})
     else:
         click.echo(f"{task_id} is in {file} ({size:,} bytes)")
-
-
-@click.command("import")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@options.as_json
-def import_task(file: Path, as_json: bool) -> None:
-    """Store the task of a tar file.
-
-    `roboco export` has written it. The whole file is verified first. Import only files that you trust: a fork or a
-    retry of the task runs its team.
-    """
-    with Orchestrator(caller_settings()) as orchestrator, file.open("rb") as source:
-        summary = orchestrator.operator.import_task(source)
-    if as_json:
-        print_json(summary)
-    else:
-        click.echo(f"{summary.task_id} is imported ({summary.status}, {summary.steps} steps)")

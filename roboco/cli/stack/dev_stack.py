@@ -82,7 +82,8 @@ class DevStack:
         self.exports["ROBOCO_REDIS_URL"] = self.supervisor.add(valkey).url
         self._port_base_file.write_text(f"{self._first_port}\n")  # now that the folder is ours
         self._start_workspace()
-        env = self._environment(self._start_model(model))
+        env = self._environment(answering := self._start_model(model))
+        self.exports |= {name: value for name, value in answering.items() if name.startswith("OPENAI_")}
         for pool in POOLS:
             self._add_part(pool, b" ready.", partial(start_worker, pool, f"roboco.workers.{pool}", env))
         self._add_part("flower", b"Visit me at", partial(self._start_flower, env))

@@ -21,8 +21,9 @@ POLL_INTERVAL = 0.1
 
 
 def names_model(env: Mapping[str, str]) -> bool:
-    """Return True if the environment names a model's server or key."""
-    return bool(env.get("OPENAI_API_KEY") or env.get("OPENAI_BASE_URL"))
+    """Return True if the environment names a model's server or key, other than the local model of `roboco dev`."""
+    key = env.get("OPENAI_API_KEY")
+    return key != LOCAL_KEY and bool(key or env.get("OPENAI_BASE_URL"))
 
 
 def model_environment(port: int) -> dict[str, str]:

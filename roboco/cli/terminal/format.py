@@ -1,8 +1,19 @@
 """Usage, statuses and ages as text for people."""
 
+import re
+from typing import Final
+
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.domain.usage import Usage, usage_of
+
+_UNCONDITIONAL: Final = re.compile(r"\bafter (\S+) always$")
+"""The reason of an edge without a condition, as histories record it."""
+
+
+def plain_reason(recorded: str) -> str:
+    """Return the recorded reason of a choice or an end as a person would say it."""
+    return _UNCONDITIONAL.sub(r"\1 has finished", recorded)
 
 
 def cost_suffix(amount: float) -> str:

@@ -6,7 +6,7 @@ Coordinators carry out an erasure. So the client needs no right to remove object
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
-from typing import BinaryIO, Unpack
+from typing import Unpack
 
 from celery import Celery
 from redis.cluster import RedisCluster
@@ -30,7 +30,7 @@ from roboco.client.options import ErasureOptions, KeyOptions, TaskFilterOptions,
 from roboco.client.task_list import check_limit, task_filter
 from roboco.domain.access_key import AccessKey
 from roboco.domain.dead_letter import DeadLetter
-from roboco.domain.ids import qualified_id, tenant_of
+from roboco.domain.ids import qualified_id
 from roboco.domain.inbox.submission import parse_arguments
 from roboco.domain.memory import OF_TENANT, Memory, MemoryEntry, owner_path, tenant_memories
 from roboco.domain.paths import erasure_path
@@ -43,8 +43,6 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.engine.accept.conversations import is_without_task
 from roboco.engine.accept.request_erasure import pending_receipt, request_erasure
 from roboco.engine.engine import Engine
-from roboco.engine.operate.import_task import import_task
-from roboco.engine.operate.tar_contents import verified
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.engine.selected_tasks import SelectedPage, select_page
 from roboco.engine.tombstones import parse_request, receipt_of
@@ -60,7 +58,7 @@ from roboco.settings import Settings
 class Operator:
     """The acts of an operator, and what only an operator sees.
 
-    A client with a tenant gets UsageError from each, but for usage, erasure, export and import.
+    A client with a tenant gets UsageError from each, but for usage, erasure and export.
     """
 
     def __init__(self, engine: Engine, settings: Settings, producer: Celery, operations: Operations) -> None:
@@ -341,21 +339,6 @@ class Operator:
         with self._audited("export", by, task_id=whole_id):
             check_exportable(self._engine, whole_id)
         return task_tar(self._engine.workspace, whole_id)
-
-    def import_task(self, source: BinaryIO, *, by: str | None = None) -> TaskSummary:
-        """Store the task of a tar, and return its summary. The source must be seekable, such as an open file.
-
-        A process verifies the whole tar before anything is stored: names, sizes, digests, and the chain of the history.
-        Raises UsageError, and stores nothing, if it was changed, or if its task exists or was erased.
-        """
-        details: dict[str, object] = {}
-        with self._audited("import", by, details):
-            summary = verified(source)
-            details["imported"] = task_id = summary.task_id
-            if self.settings.tenant not in (None, tenant_of(task_id)):
-                raise Forbidden(f"task {task_id!r} is not one of tenant {self.settings.tenant!r}")
-            import_task(self._engine, source, summary)
-        return summary
 
     aerase = in_thread(erase)
 

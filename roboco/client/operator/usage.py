@@ -17,14 +17,16 @@ from typing import Final
 
 from roboco.client.options import TaskFilterOptions, UsageOptions
 from roboco.client.task_list import iterate_with_gaps, task_filter
-from roboco.domain.ids import is_task_id, tenant_of, what_if_id
+from roboco.domain.ids import what_if_id
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry, entry_of
 from roboco.domain.task_filter import TaskFilter
+from roboco.domain.task_summary import TaskSummary
 from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage_table import Dimension, UsageRow, UsageTable, parse_dimensions
 from roboco.engine.engine import Engine
+from roboco.engine.selected_tasks import select_page
 from roboco.engine.task_usages import task_usage
 from roboco.errors import CorruptHistory, UsageError
 
@@ -172,32 +174,20 @@ class UsageCollector:
 
     def _workspace(self) -> _Source:
         """Return all tasks of the workspace."""
-        entries = self._stored_entries()
-        return _Source((entry if entry is not None and self._matches(entry) else None for entry in entries), list)
 
-    def _stored_entries(self) -> Iterator[TaskEntry | None]:
-        """Yield each task of the workspace, and None after each page, and for one that cannot be read."""
-        cursor = ""
-        while True:
-            page = self._engine.workspace.files.folders(cursor, _FOLDERS)
-            if page is None:
-                raise UsageError("the store refuses the cursor of its folders: it has expired; begin the report again")
-            names = [name for name in page.names if is_task_id(name) and self._wanted.tenant in (None, tenant_of(name))]
-            with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="roboco-usage") as threads:
-                yield from threads.map(self._entry_or_none, names)
-            yield None
-            if not (cursor := page.cursor):
-                return
+        def entries() -> Iterator[TaskEntry | None]:
+            workspace, cursor, more = self._engine.workspace, "", True
+            while more:
+                page = select_page(workspace, self._matches, cursor, _FOLDERS, self._wanted.tenant)
+                self._broken += page.broken
+                yield from map(entry_of, page.tasks)
+                yield from (None,) * (page.read - len(page.tasks) + 1)
+                cursor, more = page.cursor, bool(page.cursor)
 
-    def _entry_or_none(self, task_id: str) -> TaskEntry | None:
-        try:
-            summary = self._engine.workspace.summaries.get(task_id)
-        except CorruptHistory as error:
-            self._broken.append(str(error))
-            return None
-        return None if summary is None else entry_of(summary)
+        return _Source(entries(), list)
 
-    def _matches(self, entry: TaskEntry) -> bool:
+    def _matches(self, task: TaskSummary) -> bool:
+        entry = entry_of(task)
         begin = datetime.combine(self._first, time(), UTC) - _CLOCK_DIFFERENCE
         is_early = entry.status.ended and entry.updated_at < begin
         return self._wanted.matches(entry) and self._may_count(entry) and not is_early

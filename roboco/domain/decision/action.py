@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roboco.domain.decision.route import Route
-from roboco.domain.history.part import Part, ToolCall
+from roboco.domain.history.part import ErrorPart, Part, ToolCall
+from roboco.domain.history.step import ORCHESTRATOR
 from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus
 
 
@@ -64,3 +66,9 @@ class End:
 
 
 Action = StartTurn | CallTools | AppendStep | Wait | End
+
+
+def error_step(code: str, message: str, item: Item | None = None) -> AppendStep:
+    """Return the step with this error, which ends the task. `item` is the user's request that it applies."""
+    metadata, item_ids = ({}, ()) if item is None else (item.origin(), (item.item_id,))
+    return AppendStep(ORCHESTRATOR, (ErrorPart(code=code, message=message),), metadata, item_ids)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import TaskStep
+from roboco.domain.team.approval import OnExpiry
 from roboco.domain.team.team import Team
 
 UNTIL = "; until "
@@ -16,37 +17,25 @@ REMINDER = "; reminder "
 """Begins the number of reminders at the end of the reason of a task that waits for approvals."""
 
 
-def expiry_of(team: Team, step: TaskStep, call: ToolCall) -> datetime | None:
-    """Return the time at which the call stops to wait for a person, or None if it never does."""
+def expiry_of(team: Team, step: TaskStep, call: ToolCall) -> tuple[datetime, OnExpiry] | None:
+    """Return the time at which the call stops to wait for a person, and the consequence, or None if it never does."""
     spec = team.tool(call.tool_name)
     if spec is None or spec.expires is None:
         return None
-    return step.created_at + timedelta(seconds=spec.expires)
+    return step.created_at + timedelta(seconds=spec.expires), spec.on_expiry
 
 
-def count_reminders(team: Team, calls: Iterable[ToolCall], age: float) -> int:
-    """Return how many reminders of the calls of a step of this age are due. Their intervals double."""
-    count = 0
-    for call in calls:
-        due = _first_reminder(team, call)
+def due_times(team: Team, calls: Iterable[ToolCall], age: float) -> tuple[int, float | None]:
+    """Return how many reminders of the calls of a step of this age are due, and the age for the next time, or None.
+
+    The intervals of reminders double. The next time is that of a reminder or an expiry.
+    """
+    count, times = 0, list[float]()
+    for spec in (team.tool(call.tool_name) for call in calls):
+        if spec is None:
+            continue
+        due = spec.remind
         while due is not None and age >= due:
             count, due = count + 1, due * 2
-    return count
-
-
-def next_time(team: Team, step: TaskStep, calls: Iterable[ToolCall], age: float) -> float | None:
-    """Return the age of the step at which the next reminder or expiry is due, or None if none is."""
-    times: list[float] = []
-    for call in calls:
-        if (expiry := expiry_of(team, step, call)) is not None:
-            times.append((expiry - step.created_at).total_seconds())
-        if (due := _first_reminder(team, call)) is not None:
-            while age >= due:
-                due *= 2
-            times.append(due)
-    return min(times, default=None)
-
-
-def _first_reminder(team: Team, call: ToolCall) -> float | None:
-    spec = team.tool(call.tool_name)
-    return None if spec is None else spec.remind
+        times += [time for time in (spec.expires, due) if time is not None]
+    return count, min(times, default=None)

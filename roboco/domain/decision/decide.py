@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
+from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait, error_step
 from roboco.domain.decision.answer_form import lacks_form, route_after_form
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
@@ -40,8 +40,8 @@ from roboco.domain.history.step import (
     USER,
     TaskStep,
 )
-from roboco.domain.inbox.item import Interrupt, Item, UserMessage, blocking_pause
-from roboco.domain.limits import Limits
+from roboco.domain.inbox.item import Interrupt, UserMessage, blocking_pause
+from roboco.domain.limits import RAISE_LIMIT_HINT, Limits
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import END, TO_USER, Manual
 from roboco.domain.team.team import Team
@@ -52,7 +52,6 @@ LOOP = "loop"
 APPROVAL_EXPIRED = "approval_expired"
 ROUTER = "router"
 ROUTER_LOST = "router_lost"
-RAISE_LIMIT_HINT = "raise the limit to go on"
 
 
 def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
@@ -102,12 +101,12 @@ def _immediate_step(last: TaskStep, situation: Situation, waits: bool) -> Append
     None if there is none. A conversation that `waits` after a failure has no work to give up.
     """
     if situation.stop is not None:
-        return _error(STOPPED, situation.stop.reason, situation.stop)
+        return error_step(STOPPED, situation.stop.reason, situation.stop)
     if last.expired is not None:
         action, reason = last.expired
-        return _error(STOPPED if action == "stop" else APPROVAL_EXPIRED, reason)
+        return error_step(STOPPED if action == "stop" else APPROVAL_EXPIRED, reason)
     if situation.give_up_reason is not None and not waits:
-        return _error(ATTEMPTS, situation.give_up_reason)
+        return error_step(ATTEMPTS, situation.give_up_reason)
     if (raised := situation.limit_change) is not None:
         text = TextPart(text=f"limits: {canonical_json(raised.limits)}")
         return AppendStep(ORCHESTRATOR, (text,), raised.origin() | {NEW_LIMITS: raised.limits}, (raised.item_id,))
@@ -135,12 +134,6 @@ def _waits_after_failure(ended: End, history: History, situation: Situation) -> 
     at_limit = history.last.error is not None and history.last.error.code == LIMIT
     final = at_limit or history.state.refused
     return ended.status is TaskStatus.FAILED and not final and history.state.conversation and not situation.sub_task
-
-
-def _error(code: str, message: str, item: Item | None = None) -> AppendStep:
-    metadata = {} if item is None else item.origin()
-    item_ids = () if item is None else (item.item_id,)
-    return AppendStep(ORCHESTRATOR, (ErrorPart(code=code, message=message),), metadata, item_ids)
 
 
 def _applied_user_item(
@@ -196,7 +189,7 @@ def _next_turn(team: Team, limits: Limits, history: History, situation: Situatio
         possible = ", ".join(agent.name for agent in team.agents)
         problem = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
         code = ROUTER_LOST if chosen.rule == WORKER_LOST_RULE else ROUTER
-        return _error(code, f"{problem} ({chosen.reason})")
+        return error_step(code, f"{problem} ({chosen.reason})")
     return _turn_of(team, limits, history, situation, chosen, handed_off_by)
 
 
@@ -208,11 +201,11 @@ def _turn_of(
     if (results := finish_map(agent, history, chosen)) is not None:
         return results
     if (loop := history.state.loop.detect(limits)) is not None:
-        return _error(LOOP, loop)
+        return error_step(LOOP, loop)
     if (limit := limit_reached(limits, history.state, chosen.to, situation.seconds)) is not None:
         return limit_step(limit, chosen.to)
     if agent.map is not None:
-        return start_map(agent.name, agent.map, history, situation.outputs(), chosen)
+        return start_map(agent.name, agent.map, history, chosen)
     if agent.has_model:
         return StartTurn(chosen.to, chosen, handed_off_by)
     refused = refused_turn(agent, limits, history)
@@ -249,7 +242,7 @@ def _wrap_up(team: Team, history: History) -> Action:
 
 
 def _goals_error(state: TaskState) -> AppendStep:
-    return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
+    return error_step(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
 
 
 def _wrapping_agent(team: Team, state: TaskState) -> str | None:
@@ -262,7 +255,7 @@ def _finished_or_waiting(team: Team, limits: Limits, history: History, situation
     """Return the action if the route is "END" or "USER": a reminder while goals are open, else a wait or the end."""
     if goals := [goal.name for goal in history.state.open_goals]:
         if history.state.reminders >= limits.goal_prompts:
-            return _error(GOALS, f"not achieved: {', '.join(goals)}")
+            return error_step(GOALS, f"not achieved: {', '.join(goals)}")
         about = {REMINDED_GOALS: goals, "routing": chosen.record()}
         return AppendStep(ORCHESTRATOR, (TextPart(text=reminder(goals)),), about)
     if lacks_form(team, past := without_notices(history)):

@@ -18,7 +18,7 @@ from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.decision.action import AppendStep, End
+from roboco.domain.decision.action import AppendStep, End, error_step
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
@@ -68,7 +68,7 @@ def next_for_guards(team: Team, history: History, situation: Situation) -> Appen
     if state.unguarded is None or held or not guards.input:
         return None
     if state.unguarded < history.tail[0].seq:
-        return _error("too many messages came before the guards could decide")
+        return error_step(GUARD, "too many messages came before the guards could decide")
     messages = [step for step in history.tail if step.seq >= state.unguarded and step.agent_name == USER]
     text, newest = "\n\n".join(map(_guarded_text, messages)), messages[-1]
     origin = str(newest.metadata.get("item_id") or newest.step_id)
@@ -111,17 +111,13 @@ def _refusal(team: Team, guards: Guards, history: History) -> AppendStep | End:
     what = "the message" if author is None else f"the answer of {author}"
     failed = refused.get("failed") and guards.on_error == "fail"
     if guards.on_refusal == "end" or failed:
-        return _error(f"{'a guard failed' if failed else f'{what} was refused'}: {reason}")
+        return error_step(GUARD, f"{'a guard failed' if failed else f'{what} was refused'}: {reason}")
     if REFUSED in history.last.metadata:
         return End(TaskStatus.COMPLETED, f"{what} was refused: {reason}")
     last = author or history.state.last_agent
     agent = last if last is not None and team.has_agent(last) else team.initial_agent
     routing = Route(agent, team.collaboration_model.type, GUARD, f"guards refused {what}: {reason}").record()
     return AppendStep(agent, (TextPart(text=guards.on_refusal.answer),), {REFUSED: reason, "routing": routing})
-
-
-def _error(message: str) -> AppendStep:
-    return AppendStep(ORCHESTRATOR, (ErrorPart(code=GUARD, message=message),))
 
 
 def held_back(

@@ -7,35 +7,24 @@ The list of results is the agent's typed output: an object for each item, in ord
 `output` or `error`. All three steps follow from the history.
 """
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import canonical_json, json_bytes
-from roboco.domain.decision.action import AppendStep
+from roboco.domain.decision.action import AppendStep, error_step
 from roboco.domain.decision.route import Route
-from roboco.domain.history.part import ErrorPart, TextPart, ToolCall, ToolCallPart, ToolResult
-from roboco.domain.history.state import AFTER_RESULTS, History, TaskState
-from roboco.domain.history.step import MAP, MAX_ANSWER_BYTES, ORCHESTRATOR, OUTPUT, USER, TaskStep
+from roboco.domain.history.part import TextPart, ToolCall, ToolCallPart, ToolResult
+from roboco.domain.history.state import AFTER_RESULTS, History
+from roboco.domain.history.step import MAP, MAX_ANSWER_BYTES, OUTPUT, USER, TaskStep
 from roboco.domain.ids import call_id_at
-from roboco.domain.team.team import MAX_SUB_TASKS, Agent, Map, Team
-
-GetStep = Callable[[int], TaskStep]
-"""Returns the step at a position of the history."""
+from roboco.domain.team.team import MAX_SUB_TASKS, Agent, Map
 
 
-def mapped_outputs(team: Team, state: TaskState, step_at: GetStep) -> dict[str, Any]:
-    """Return the newest outputs of the agents over whose outputs the team's maps go, by agent."""
-    paths = [agent.map.over.split(".") for agent in team.agents if agent.map is not None]
-    names = {path[1] for path in paths if path[0] == OUTPUT}
-    return {name: step_at(seq).metadata[OUTPUT] for name, seq in state.outputs.items() if name in names}
-
-
-def start_map(agent: str, work: Map, history: History, outputs: Mapping[str, Any], chosen: Route) -> AppendStep:
+def start_map(agent: str, work: Map, history: History, chosen: Route) -> AppendStep:
     """Return the step with a call for each item, the step with an empty list, or the error of a list that is none."""
-    items, problem = _items(work, {OUTPUT: dict(outputs), "state": history.state.values})
+    items, problem = _items(work, history)
     if problem:
-        return _error(f"the map of {agent}: {work.over} {problem}")
+        return error_step(MAP, f"the map of {agent}: {work.over} {problem}")
     if not items:
         return _list_step(agent, work, [], chosen)
     before, calls = history.last.step_id, list[ToolCallPart]()
@@ -66,8 +55,8 @@ def finish_map(agent: Agent, history: History, chosen: Route) -> AppendStep | No
         if any(step.is_retry or step.is_interruption or step.metadata.get("interrupts") for step in later):
             return None
         number, first = failed[0]
-        return _error(
-            f"the map of {agent.name}: {len(failed)} of {len(pairs)} items failed; item {number}: {first.error}"
+        return error_step(
+            MAP, f"the map of {agent.name}: {len(failed)} of {len(pairs)} items failed; item {number}: {first.error}"
         )
     return _list_step(agent.name, agent.map, [_entry(*pair) for pair in pairs], chosen)
 
@@ -77,9 +66,13 @@ def item_of(call: ToolCall) -> Any:
     return call.args.get("item", call.args["prompt"])
 
 
-def _items(work: Map, values: Any) -> tuple[list[Any], str]:
+def _items(work: Map, history: History) -> tuple[list[Any], str]:
     """Return the list of the map and "", or no items and the problem."""
     path = work.over.split(".")
+    values: Any = {"state": history.state.values, OUTPUT: {}}
+    if path[0] == OUTPUT and (seq := history.state.outputs.get(path[1])) is not None:
+        step = next((one for one in history.tail if one.seq == seq), None) or history.steps[seq]
+        values[OUTPUT] = {path[1]: step.metadata[OUTPUT]}
     for place, name in enumerate(path):
         if not isinstance(values, dict) or name not in values:
             before = ".".join(path[:place])
@@ -115,7 +108,3 @@ def _list_step(agent: str, work: Map, entries: list[dict[str, Any]], chosen: Rou
 def _shortened(entry: dict[str, Any], size: int) -> dict[str, Any]:
     task_id = entry.get("task_id", "")
     return {"task_id": task_id, "error": f"{size} bytes are too many for this list; sub-task {task_id} has them"}
-
-
-def _error(message: str) -> AppendStep:
-    return AppendStep(ORCHESTRATOR, (ErrorPart(code=MAP, message=message),))

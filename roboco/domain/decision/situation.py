@@ -1,8 +1,7 @@
 """Situation: the inputs of a decision beside the history."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import ApprovalDecision, Interrupt, Item, LimitChange, Stop, UserMessage
@@ -28,8 +27,6 @@ class Situation:
     """True for a sub-task. It has no user: instead of waiting for a message it ends."""
     pending_turn: bool = False
     """True if a turn is recorded whose step is not committed."""
-    outputs: Callable[[], Mapping[str, Any]] = dict
-    """Returns the newest outputs of agents over which maps go, by agent. Only the start of a map reads them."""
 
     @property
     def stop(self) -> Stop | None:

@@ -9,7 +9,13 @@ from roboco.domain.decision.budget import refused_calls
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import GUARDS, TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, not_executed_outcome, successful_outcome
+from roboco.domain.history.tool_outcome import (
+    ToolOutcome,
+    failed_outcome,
+    not_executed_outcome,
+    successful_outcome,
+    unknown_outcome,
+)
 from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, Item, UnknownResolution
 from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_spec import ToolDeclaration
@@ -108,6 +114,13 @@ def external_results(
             case _:
                 pass
     return results
+
+
+def ended_outcome(spec: ToolDeclaration | None, call_id: str, why: str, runtime_ms: int = 0) -> ToolOutcome:
+    """Return the outcome of a call that has ended without a result: unknown if it is irreversible, else a failure."""
+    if spec is None or spec.effect != "irreversible":
+        return failed_outcome(call_id, why, runtime_ms)
+    return unknown_outcome(call_id, why, spec.on_unknown, runtime_ms)
 
 
 def denial(verdict: ApprovalDecision) -> ToolOutcome:

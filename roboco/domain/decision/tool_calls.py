@@ -24,7 +24,7 @@ from roboco.domain.decision.tool_answers import (
     waits_for_client,
 )
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
-from roboco.domain.history.shared_state import STATE, merged_changes
+from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.state import ACHIEVED_GOALS, History, TaskState
 from roboco.domain.history.step import (
     ANSWER,
@@ -92,12 +92,13 @@ def _run_or_wait(team: Team, history: History, situation: Situation, missing: tu
 def approval_wait(team: Team, step: TaskStep, asked: Sequence[ToolCall]) -> Wait:
     """Return the wait for the approval of these calls of the step."""
     wait = waiting(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
-    times = [(expiry, call.tool_name) for call in asked if (expiry := expiry_of(team, step, call)) is not None]
+    expiries = [(expiry_of(team, step, call), call.tool_name) for call in asked]
+    times = [(found[0], tool, found[1]) for found, tool in expiries if found is not None]
     until = ""
     if times:
-        expiry, tool = min(times)
+        expiry, tool, consequence = min(times)
         then = {"deny": f"{tool} is denied", "stop": "the task is stopped", "fail": "the task fails"}
-        until = f"{UNTIL}{expiry:%Y-%m-%d %H:%M:%S} UTC, then {then[team.on_expiry(tool)]}"
+        until = f"{UNTIL}{expiry:%Y-%m-%d %H:%M:%S} UTC, then {then[consequence]}"
     return replace(wait, route=replace(wait.route, reason=wait.route.reason + until))
 
 
@@ -154,7 +155,7 @@ def _results_metadata(
         NOT_RUN: not_run,
         ACHIEVED_GOALS: achieved,
         FAILED_BEFORE: {one.result.tool_call_id: list(one.failed_before) for one in outcomes if one.failed_before},
-        STATE: merged_changes(outcome.state for outcome in outcomes),
+        STATE: {name: value for outcome in outcomes for name, value in outcome.state.items()},
         "usage": _usage(outcomes, prices),
         "tools": _tool_usage(step, outcomes, prices),
     }

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.mcp_server import McpServer, McpToolSettings
 from roboco.domain.team.team import Team, default_prefix
+from roboco.domain.team.tool_spec import TaskTool, ToolSpec
 
 
 def effects_to_keep(team: Team, source: Team) -> dict[str, Effect]:
@@ -17,19 +18,23 @@ def effects_to_keep(team: Team, source: Team) -> dict[str, Effect]:
     names, functions = dict[str, Effect](), dict[str, Effect]()
     servers = [(prefix, server) for one in _teams(source) for prefix, server in _servers(one)]
     for spec in (spec for one in _teams(source) for spec in one.declared_tools if spec.effect != "pure"):
-        names[spec.name] = functions[spec.implementation] = spec.effect
+        names[spec.name] = functions[_code_of(spec)] = spec.effect
     for prefix, server in servers:
         for remote, settings in _named_tools(prefix, server):
             if settings.effect not in (None, "pure") and (name := server.name_of(prefix, remote)):
                 names[name] = settings.effect
     kept = {
-        spec.name: names.get(spec.name) or functions[spec.implementation]
+        spec.name: names.get(spec.name) or functions[_code_of(spec)]
         for spec in team.declared_tools
-        if spec.effect == "pure" and (spec.name in names or spec.implementation in functions)
+        if spec.effect == "pure" and (spec.name in names or _code_of(spec) in functions)
     }
     for prefix, server in _servers(team):
         kept |= _of_server(prefix, server, names, [known for _, known in servers if _is_same(known, server)])
     return kept
+
+
+def _code_of(tool: ToolSpec | TaskTool) -> str:
+    return tool.task if isinstance(tool, TaskTool) else tool.function
 
 
 def _of_server(prefix: str, server: McpServer, names: dict[str, Effect], known: list[McpServer]) -> dict[str, Effect]:

@@ -3,7 +3,7 @@
 Each step may change some of them, under `state` in its metadata. The last writer of a name counts, and null removes it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from roboco.domain.canonical_json import json_bytes, validated_json
@@ -28,8 +28,3 @@ def checked_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> di
     if (size := json_bytes(dict(values) | checked)) > MAX_STATE_BYTES:
         raise ValueError(f"state: has {size} bytes of JSON with this change, at most {MAX_STATE_BYTES} are possible")
     return checked
-
-
-def merged_changes(changes: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return these changes, in order, as one."""
-    return {name: value for one in changes for name, value in one.items()}

@@ -328,7 +328,7 @@ class History:
 
     @property
     def steps(self) -> Sequence[TaskStep]:
-        """Return all steps to a custom router, each read when it is needed. Other readers have the newest ones."""
+        """Return all steps to a decision, each read when it is needed. Other readers have the newest ones."""
         return self.tail if self.whole is None else self.whole
 
     @property

@@ -79,7 +79,7 @@ def _task_metadata(submission: Submission, parent: Parent | None, now: datetime)
         PRIORITY: None if submission.priority == "normal" else submission.priority,
         ETA: None if begins is None else begins.isoformat(),
         "parent": None if parent is None else parent.model_dump(mode="json"),
-        TARGET_COUNT_KEY: len(submission.notify) or None,
+        TARGET_COUNT_KEY: len(submission.notify) if "notify" in submission.model_fields_set else None,
         CONVERSATION: submission.conversation or None,
         PROMPT: submission.prompt if submission.history else None,
     }

@@ -9,10 +9,9 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from roboco.domain.canonical_json import canonical_json, validated_json
+from roboco.domain.canonical_json import validated_json
 
 _FIELD = "value"
-_ROOT = "answer_value"
 _DEFINITIONS = ("$defs", "definitions")
 _MAX_STARTS = 50
 """Places of a text at which a value is looked for in vain, and its fenced blocks."""
@@ -25,24 +24,8 @@ def answer_schema(schema: dict[str, Any]) -> dict[str, Any]:
         return schema
     inner = {name: value for name, value in schema.items() if name not in _DEFINITIONS}
     kept = {name: schema[name] for name in _DEFINITIONS if name in schema}
-    if '"$ref":"#"' in canonical_json(schema):  # the root is the wrapped schema now
-        definitions = {_ROOT: inner} | kept.get("$defs", {})
-        inner, kept = {"$ref": f"#/$defs/{_ROOT}"}, _with_root(kept | {"$defs": definitions})
     closed = {"type": "object", "properties": {_FIELD: inner}, "required": [_FIELD], "additionalProperties": False}
     return closed | kept
-
-
-def _with_root(value: Any) -> Any:
-    """Return the schema with references to the wrapped schema in place of those to the root."""
-    match value:
-        case {"$ref": "#"}:
-            return value | {"$ref": f"#/$defs/{_ROOT}"}
-        case dict():
-            return {name: _with_root(inner) for name, inner in value.items()}
-        case list():
-            return [_with_root(inner) for inner in value]
-        case _:
-            return value
 
 
 def as_answer(schema: dict[str, Any], value: Any) -> Any:

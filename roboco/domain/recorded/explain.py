@@ -3,13 +3,11 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
 from roboco.domain.decision.decide import ROUTER, ROUTER_LOST, decide
 from roboco.domain.decision.guards import GUARD
-from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.state import AFTER_RESULTS, WRAP_UP_RULE, History, TaskState, fold
 from roboco.domain.history.step import FUNCTION, MAP, TOOL_EXECUTOR, USER, TaskStep
@@ -89,8 +87,7 @@ def current_status(past: RecordedTask) -> str:
     custom = isinstance(past.team.collaboration_model, Custom)
     if custom or (history.last.calls and not past.team.has_agent(history.last.agent_name)):
         return f"it is being worked on ({status})"
-    outputs = partial(mapped_outputs, past.team, history.state, past.steps.__getitem__)
-    action = decide(past.team, history, Situation(sub_task=past.sub_task, outputs=outputs))
+    action = decide(past.team, history, Situation(sub_task=past.sub_task))
     return f"it is being worked on ({status}); next: {describe(action)}"
 
 

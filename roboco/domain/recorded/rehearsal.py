@@ -12,12 +12,10 @@ as long as there are recordings for its choice.
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
-from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import Part, ToolCall, ToolCallPart, ToolResultPart
@@ -101,8 +99,7 @@ class _Simulation:
             by_team = self._team.has_agent(self._last.agent_name) or GUARDS in self._last.metadata
             if self._last.calls and not by_team:
                 return self._result(TaskStatus.RUNNING, f"the team has no agent {self._last.agent_name}")
-            outputs = partial(mapped_outputs, self._team, self._state, self._steps.__getitem__)
-            situation = Situation(self._inbox, {}, self._seconds, self._exhausted, self._sub_task, outputs=outputs)
+            situation = Situation(self._inbox, {}, self._seconds, self._exhausted, self._sub_task)
             over = self._act(decide_with_results(self._team, history, situation, self._router, self._recorded).action)
             if over is not None:
                 return over

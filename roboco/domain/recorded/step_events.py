@@ -16,6 +16,7 @@ from roboco.domain.history.step import (
     MAP,
     NEW_LIMITS,
     ORCHESTRATOR,
+    REMOTE_TASK,
     RESOLVED_BY,
     TOOL_EXECUTOR,
     USER,
@@ -36,8 +37,19 @@ def events_of(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
         yield orchestrator_event(step)
     else:
         yield from _agent_events(step)
+    if isinstance(remote := step.metadata.get(REMOTE_TASK), dict):
+        yield truncated(_remote_event(remote))
     if changed := step.metadata.get(STATE):
         yield f"the state of the task changed: {truncated(', '.join(map(str, changed)))}"
+
+
+def _remote_event(remote: dict[str, object]) -> str:
+    """Return how a remote task has ended, or why it may still run."""
+    if not (task := remote.get("id")):
+        return "it is unknown whether the remote agent has a task: it may still run"
+    if remote.get("state") == "running":
+        return f"the remote task {task} may still run: {remote.get('error') or 'no agents worker could cancel it'}"
+    return f"the remote task {task} was cancelled: {remote.get('state')}"
 
 
 def _user_events(step: TaskStep) -> Iterator[str]:

@@ -14,7 +14,7 @@ FILES_PREFIX: Final = "files/"
 FORMAT: Final = 1
 HISTORY_FILE, SUMMARY_FILE, TEAM_FILE = "history.jsonl", "task.json", "team.json"
 MEMORY_FILE: Final = "memory.json"
-"""The entries that the task had remembered when the tar was made. An import merges them with no memory."""
+"""The entries that the task had remembered when the tar was made."""
 _NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,170}"
 _PATH: Final = re.compile(
     r"(team\.json|task\.json|history\.jsonl|events\.jsonl|lineage\.json|recorded_calls\.json|notify\.json|memory\.json|continued(-[0-9]{1,9})?\.json"

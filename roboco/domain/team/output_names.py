@@ -13,25 +13,24 @@ from roboco.domain.team.team import Agent, Team
 
 _MORE: Final = frozenset({"additionalProperties", "$ref", "allOf", "anyOf", "oneOf", "if"})
 """Keywords that may declare further fields."""
-_LIST: Final = {"type": "array"}
 
 
-def absent_names(team: Team, *, certain: bool, path: str = "") -> Iterator[str]:
-    """Yield a text for each name that no output can have; else, for each other one that its schema does not declare."""
+def absent_names(team: Team, path: str = "") -> Iterator[str]:
+    """Yield a warning for each name that the schema of the output does not declare."""
     agents = {agent.name: agent for agent in team.agents}
     for index, agent in enumerate(team.agents):
         for name in agent.state:
-            yield from _found(f"{path}agents[{index}].state", agent, [name], certain)
+            yield from _found(f"{path}agents[{index}].state", agent, [name])
         root, *names = agent.map.over.split(".") if agent.map is not None else [""]
         if root == "output":
-            yield from _found(f"{path}agents[{index}].map.over", agents[names[0]], names[1:], certain)
+            yield from _found(f"{path}agents[{index}].map.over", agents[names[0]], names[1:])
     graph = team.collaboration_model.routing_graph if isinstance(team.collaboration_model, Graph) else {}
     for node, edges in graph.items():
         for index, edge in enumerate(edges):
             for at, key in _keys(f"{path}collaboration_model.routing_graph.{node}[{index}].when", edge.when):
-                yield from _found(at, agents[node], key.split("."), certain)
+                yield from _found(at, agents[node], key.split("."))
     for name, inner in team.teams.items():
-        yield from absent_names(inner, certain=certain, path=f"{path}teams.{name}.")
+        yield from absent_names(inner, f"{path}teams.{name}.")
 
 
 def _keys(at: str, condition: Condition | None) -> Iterator[tuple[str, str]]:
@@ -45,26 +44,17 @@ def _keys(at: str, condition: Condition | None) -> Iterator[tuple[str, str]]:
             yield from _keys(f"{at}.{name}[{index}]", inner)
 
 
-def _found(at: str, agent: Agent, names: list[str], certain: bool) -> Iterator[str]:
-    if agent.map is None and agent.output is None:
-        if certain and agent.pydantic_ai is None:
-            yield f"{at}: agent {agent.name!r} has no output"
-        return
-    if agent.validator is not None or isinstance(agent.output, str):
+def _found(at: str, agent: Agent, names: list[str]) -> Iterator[str]:
+    if agent.output is None and agent.map is None and agent.pydantic_ai is None:
+        yield f"{at}: agent {agent.name!r} has no output"
+    if agent.validator is not None:
         return  # the check may return another value
-    schema: Any = _LIST if agent.map is not None else agent.output
+    schema: Any = agent.output
     for name in names:
-        declared = schema.get("properties", {})
-        kind = schema.get("type", "object")
-        is_object = "object" in ([kind] if isinstance(kind, str) else kind)
-        if not is_object or name not in declared:
-            closed = not is_object or schema.get("additionalProperties") is False
-            is_certain = closed and agent.code is None  # a person may give the result of a function
-            is_likely = closed or (declared and not _MORE & schema.keys())
-            if is_certain if certain else is_likely and not is_certain:
-                possible = f"declared are {', '.join(map(repr, declared))}" if declared else "it declares no fields"
-                yield f"{at}: the output of agent {agent.name!r} has no {name!r} here, {possible}"
+        declared = schema.get("properties", {}) if isinstance(schema, dict) else {}
+        if name not in declared:
+            if declared and (schema.get("additionalProperties") is False or not _MORE & schema.keys()):
+                possible = ", ".join(map(repr, declared))
+                yield f"{at}: the output of agent {agent.name!r} has no {name!r} here, declared are {possible}"
             return
         schema = declared[name]
-        if not isinstance(schema, dict):
-            return

@@ -10,7 +10,6 @@ from pydantic.json_schema import SkipJsonSchema
 from roboco.domain.limits import Limits
 from roboco.domain.memory import MemorySettings
 from roboco.domain.schema import TOOL_PATTERN, FunctionName, InputModel, Name, Price
-from roboco.domain.team.approval import OnExpiry
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
 from roboco.domain.team.effect import Effect
@@ -51,6 +50,7 @@ def default_prefix(server: str) -> str:
 
 
 LIST_PATTERN = r"^(output\.[A-Za-z][A-Za-z0-9_-]*|state\.[^.]+)(\.[^.]+)*$"
+_KINDS = ("function", "pydantic_ai", "map")
 _OF_FUNCTIONS = ("effect", "approval", "timeout", "retry", "price")
 
 
@@ -120,10 +120,9 @@ class Agent(InputModel):
     @classmethod
     def _has_one_kind(cls, value: str, info: ValidationInfo) -> str:
         """Require exactly one of a prompt, a function, an agent of pydantic-ai and a map, unless these are wrong."""
-        others = ("function", "pydantic_ai", "map")
-        if any(name not in info.data for name in others):
+        if any(name not in info.data for name in _KINDS):
             return value
-        kinds = [name for name in others if info.data[name] is not None]
+        kinds = [name for name in _KINDS if info.data[name] is not None]
         if not kinds and not value:
             raise ValueError("needs prompt, prompt_file, function, pydantic_ai or map")
         if kinds and value:
@@ -131,35 +130,30 @@ class Agent(InputModel):
         return value
 
     @model_validator(mode="after")
-    def _has_no_two_kinds(self) -> Self:
-        kinds = [name for name in ("function", "pydantic_ai", "map") if getattr(self, name) is not None]
+    def _has_needed_fields(self) -> Self:
+        """Refuse a field without the one that it needs, such as a field of functions for an agent with a model."""
+        kinds = [name for name in _KINDS if getattr(self, name) is not None]
         if len(kinds) > 1:
             raise ValueError(f"{kinds[0]} and {kinds[1]} exclude each other")
+        needed = {"deps": "pydantic_ai", "validator": "output", "state": "output"}
+        needed |= dict.fromkeys(_OF_FUNCTIONS, "function") if self.code is None else {}
+        for name, other in needed.items():
+            if getattr(self, name) not in (None, ()) and getattr(self, other) is None:
+                raise ValueError(f"{type(self).model_fields[name].alias or name}: needs the field {other}")
         return self
 
     @model_validator(mode="after")
-    def _has_fields_of_its_kind(self) -> Self:
-        """Refuse fields of functions for an agent with a model, and fields of models for a function."""
+    def _has_no_other_fields(self) -> Self:
+        """Refuse fields of models for a function, and those of tools for an agent of pydantic-ai."""
         if self.code is None:
-            for name in _OF_FUNCTIONS:
-                if getattr(self, name) is not None:
-                    raise ValueError(f"{name}: needs the field function")
-        elif self.model is not None or self.tool_choice != "auto" or isinstance(self.context, SummaryContext):
+            return self
+        if self.model is not None or self.tool_choice != "auto" or isinstance(self.context, SummaryContext):
             field = "function" if self.function else "pydantic_ai"
             raise ValueError(f"an agent with the field {field} has no model, tool_choice and context of a summary")
-        elif self.retry is not None and self.effect not in ("pure", "idempotent"):
+        if self.pydantic_ai is not None and (self.tools or self.handoffs or self.delegates or self.retry):
+            raise ValueError("an agent of pydantic-ai has no tools, handoffs, delegates and retry of the team")
+        if self.retry is not None and self.effect not in ("pure", "idempotent"):
             raise ValueError("retry: needs effect: pure or idempotent, because the function runs again")
-        return self
-
-    @model_validator(mode="after")
-    def _has_own_tools(self) -> Self:
-        if self.deps is not None and self.pydantic_ai is None:
-            raise ValueError("deps: needs the field pydantic_ai")
-        others = self.function or self.tools or self.handoffs or self.delegates or self.retry
-        if self.pydantic_ai is not None and others:
-            raise ValueError(
-                "an agent of pydantic-ai has no function, tools, handoffs, delegates and retry of the team"
-            )
         return self
 
     @property
@@ -193,13 +187,6 @@ class Agent(InputModel):
         if self.pydantic_ai is not None:  # its tools have the fields of the agent
             return PydanticTurn(**about, function=self.pydantic_ai, effect="idempotent", timeout=self.timeout or 60.0)
         return None
-
-    @model_validator(mode="after")
-    def _validates_an_output(self) -> Self:
-        for name in ("validate", "state"):
-            if self.output is None and getattr(self, "validator" if name == "validate" else name):
-                raise ValueError(f"{name}: needs the field output")
-        return self
 
     @property
     def sub_teams(self) -> tuple[str, ...]:
@@ -292,11 +279,6 @@ class Team(InputModel):
         tools = attachments.get("client_tools", ())
         for name in (agent, *(name for tool in tools for name in tool.get("agents", ()))):
             self.check_agent(name)
-
-    def on_expiry(self, tool: str) -> OnExpiry:
-        """Return what happens when no person has decided on a call of the tool in time."""
-        spec = self.tool(tool)
-        return "deny" if spec is None else spec.on_expiry
 
     def has_agent(self, name: str | None) -> bool:
         """Return True if the team has an agent with this name.

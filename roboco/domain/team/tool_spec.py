@@ -67,11 +67,6 @@ class ToolSpec(ToolDeclaration):
     retry: ToolRetry | None = None
     """When the function runs again. By default an exception is the result."""
 
-    @property
-    def implementation(self) -> str:
-        """Return the name of the function."""
-        return self.function
-
     @model_validator(mode="after")
     def _repeatable(self) -> Self:
         if self.retry is not None and self.effect == "irreversible":
@@ -108,11 +103,6 @@ class TaskTool(ToolDeclaration):
     """The JSON Schema of its arguments, which the Celery task gets by name."""
     on_stop: Literal["leave", "revoke", "terminate"] = "leave"
     """If its result is no longer needed: leave the Celery task, revoke it before it runs, or end its process too."""
-
-    @property
-    def implementation(self) -> str:
-        """Return the name of the Celery task."""
-        return self.task
 
 
 def _tool_kind(value: Any) -> str:

@@ -382,26 +382,10 @@ class _NameValidator:
                     yield f"guards.{key}[{index}]: {_short(name)} is there twice"
                 if isinstance(name, str) and name not in possible:
                     yield f"guards.{key}[{index}]: no tool or team {_short(name)}, possible are {_listed(possible)}"
-                elif isinstance(name, str) and (mistake := self._never_passes(name)):
-                    yield f"guards.{key}[{index}]: {mistake}"
         for agent in self.agents if self.guards.get("output") else ():
             if any(agent.get(kind) is not None for kind in ("function", "pydantic_ai", "map")):
                 why = "is a function or has a map; output guards check only answers of models: let a model answer"
                 yield f"guards.output: agent {_short(agent.get('name'))} {why}, or check the text in your code"
-
-    def _never_passes(self, name: str) -> str:
-        """Return why this guard can pass no text, or "". A tool precedes a team of its name."""
-        for tool in self.tools:
-            if tool.get("name") == name:
-                return "" if tool.get("approval", "never") == "never" else "a guard has no approval"
-        team = _NameValidator(inner) if isinstance(inner := self.teams.get(name), dict) else None
-        if team is None:
-            return ""
-        in_order = team.model.get("type", "sequential") == "sequential"
-        answering = team.agents[-1:] if in_order else team.agents  # with other models any agent may be the last
-        if not answering or any(_may_pass(agent.get("output")) for agent in answering):
-            return ""
-        return f"team {name!r} has no verdict: give its last agent output with a boolean 'passed'"
 
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):
@@ -455,12 +439,6 @@ _ALLOWED_ELSEWHERE = {
     HANDOFF: "name the agents under 'handoffs'",
     DELEGATE: "name the teams under 'delegates'",
 }
-
-
-def _may_pass(output: object) -> bool:
-    """Return True if an answer of this type may be a verdict. A type that is a name is not known here."""
-    properties = output.get("properties") if isinstance(output, dict) else None
-    return output is not None and (not isinstance(properties, dict) or "passed" in properties)
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

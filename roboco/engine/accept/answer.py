@@ -76,19 +76,17 @@ def answer(
         if not is_client_call(call):
             raise UsageError(f"call_id: {call.tool_name!r}, the tool of call {call_id!r}, is not a client tool")
         at_seq = step.seq
-    offloaded = engine.services.toolbox.offload_large(
-        outcome, ToolContext(task_id, "", call_id, f"{task_id}/{call_id}", 1)
-    )
-    item = ExternalToolResult(
-        item_id=item_id,
-        created_at=engine.now(),
-        by=by,
-        call_id=call_id,
-        at_seq=at_seq,
-        outcome=offloaded,
-        answer_form=form or {},
-    )
-    accept_item(engine, task_id, item)
+    accept_item(engine, task_id, external_result(engine, task_id, at_seq, outcome, by=by, answer_form=form or {}))
+
+
+def external_result(
+    engine: Engine, task_id: str, at_seq: int, outcome: ToolOutcome, **about: Any
+) -> ExternalToolResult:
+    """Return the item with the outcome of a call of the step at this position. A file takes a large result."""
+    call_id = outcome.result.tool_call_id
+    context = ToolContext(task_id, "", call_id, f"{task_id}/{call_id}", 1)
+    facts = {"item_id": answer_id(call_id), "created_at": engine.now(), "call_id": call_id, "at_seq": at_seq}
+    return ExternalToolResult(**facts, **about, outcome=engine.services.toolbox.offload_large(outcome, context))
 
 
 def decide_approval(engine: Engine, task_id: str, call_id: str, approval: CallApproval) -> None:

@@ -23,7 +23,6 @@ from roboco.domain.history.recorded_calls import RecordedCalls
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import MAX_FORK_CHARS, check_no_run_id, check_task_id, tenant_of
 from roboco.domain.inbox.item import UserMessage
-from roboco.domain.notification import targets_from_json
 from roboco.domain.paths import (
     OPENED,
     artifact_info_path,
@@ -32,7 +31,6 @@ from roboco.domain.paths import (
     history_summaries_path,
     item_path,
     lineage_path,
-    notify_targets_path,
     open_marker_path,
     recorded_calls_path,
     summary_path,
@@ -174,9 +172,13 @@ def _store_files(engine: Engine, request: ForkRequest, team: Team, steps: list[T
 
 
 def _copy_targets(workspace: WorkspaceRecords, request: ForkRequest) -> None:
-    """Let the retry notify the receivers of its source, except for a canvas, which has failed for good."""
-    targets = targets_from_json(workspace.files.get(notify_targets_path(request.source)) or b"[]")
-    notify.store_targets(workspace, request.task_id, [target for target in targets if not target.continuation])
+    """Let the retry notify the receivers of its source.
+
+    Those of a canvas, which has failed for good, and of A2A, whose clients do not know the retry, are left out.
+    """
+    targets = notify.receivers(workspace, request.source)
+    kept = [target for target in targets if not target.continuation and target.push is None]
+    notify.store_targets(workspace, request.task_id, kept)
 
 
 def _name_retry(workspace: WorkspaceRecords, request: ForkRequest) -> None:

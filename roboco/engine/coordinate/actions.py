@@ -28,7 +28,7 @@ from roboco.domain.stream.event import StatusChanged
 from roboco.domain.team.tool_difference import MAX_EVENT_CALLS, MAX_EVENT_TEXT_CHARS, ToolDifference
 from roboco.engine import notifications as notify
 from roboco.engine import usage
-from roboco.engine.coordinate import approval_times, outage
+from roboco.engine.coordinate import approval_times, outage, remote_end
 from roboco.engine.coordinate.archive import archive
 from roboco.engine.coordinate.delegate import may_be_submitted, start_sub_tasks, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
@@ -81,7 +81,11 @@ def decide_and_execute(
     match next_step.decide(pending_items, give_up_reason):
         case AppendStep() as action:
             applied.mark()
-            _append_step(next_step, action, pending_items, applied)
+            record = remote_end.record_to_end(engine, next_step.team, task_id, task)
+            if remote_end.is_awaited(engine, task_id, task, record):
+                return Rest()
+            about = {} if record is None else record.metadata()
+            _append_step(next_step, replace(action, metadata=about | dict(action.metadata)), pending_items, applied)
             return Repeat()
         case StartTurn() as action:
             return Repeat() if next_step.record_and_dispatch(action) is None else Rest()

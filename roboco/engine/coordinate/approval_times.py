@@ -13,7 +13,7 @@ and a pass of another one repeats it.
 
 from dataclasses import replace
 
-from roboco.domain.decision.approval_times import REMINDER, count_reminders, expiry_of, next_time
+from roboco.domain.decision.approval_times import REMINDER, due_times, expiry_of
 from roboco.domain.decision.tool_answers import needs_approval
 from roboco.domain.decision.tool_calls import approval_wait
 from roboco.domain.duration import duration_text
@@ -40,13 +40,13 @@ def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot) -
     """
     step, accepted = task.steps.tail[-1], False
     for call in unapproved(team, task):
-        expiry = expiry_of(team, step, call)
-        if expiry is None or expiry > engine.now():
+        found = expiry_of(team, step, call)
+        if found is None or found[0] > engine.now():
             continue
         stored = stored_item(engine.workspace, task_id, approval_id(call.id))
         if stored is not None and stored.applied_at_seq is not None:
             return recover.catch_up(engine, task_id, task)
-        wait = duration_text((expiry - step.created_at).total_seconds())
+        wait = duration_text((found[0] - step.created_at).total_seconds())
         decision = ApprovalDecision(
             item_id=approval_id(call.id),
             created_at=engine.now(),
@@ -54,7 +54,7 @@ def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot) -
             at_seq=step.seq,
             approved=False,
             reason=f"no person decided on {call.tool_name} within {wait}",
-            expired=team.on_expiry(call.tool_name),
+            expired=found[1],
         )
         try:
             accept_item(engine, task_id, decision)
@@ -79,7 +79,7 @@ def announce(engine: Engine, task_id: str, team: Team, task: Snapshot) -> None:
 
 def reminded(engine: Engine, team: Team, task: Snapshot, reason: str) -> str:
     """Return the reason of a wait with the number of the reminders that are due."""
-    count = count_reminders(team, unapproved(team, task), _age(engine, task))
+    count, _ = due_times(team, unapproved(team, task), _age(engine, task))
     return f"{reason}{REMINDER}{count}" if count else reason
 
 
@@ -91,7 +91,7 @@ def is_reminder_due(engine: Engine, team: Team, task: Snapshot) -> bool:
 def seconds_left(engine: Engine, team: Team, task: Snapshot) -> float | None:
     """Return the seconds until the next reminder or expiry, or None if there is none."""
     age = _age(engine, task)
-    due = next_time(team, task.steps.tail[-1], unapproved(team, task), age)
+    _, due = due_times(team, unapproved(team, task), age)
     return None if due is None else max(MIN_DELAY, due - age)
 
 

@@ -23,7 +23,6 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.action import Action, CallTools, StartTurn
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
@@ -38,12 +37,13 @@ from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, SubTaskStarted
+from roboco.domain.stream.event import AnyEvent, StatusChanged, SubTaskStarted
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.engine import Engine, Services, TaskStores
-from roboco.engine.history_tail import shows_decision, step_at
+from roboco.engine.history_tail import shows_decision
+from roboco.engine.record.recover import selection
 from roboco.errors import TransientError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.lease_renewals import AttemptLease
@@ -128,14 +128,9 @@ class NextStep:
             give_up_reason=give_up_reason,
             sub_task=parent_of(self.task_id, task.steps.first) is not None,
             pending_turn=task.position.phase is Phase.TURN,
-            outputs=partial(mapped_outputs, self.team, task.state, self._step_at),
         )
         whole = StepsOnDemand(partial(engine.workspace.histories.read, self.task_id), task.position.seq)
-        history = History(task.state, task.steps.tail, whole if isinstance(model, Custom) else None)
-        return decide(self.team, history, situation, router)
-
-    def _step_at(self, seq: int) -> TaskStep:
-        return step_at(self.engine.workspace.histories, self.task_id, self.task.steps.tail, seq)
+        return decide(self.team, History(task.state, task.steps.tail, whole), situation, router)
 
     def decide_locally(self) -> StartTurn | CallTools | None:
         """Return the turn or the tool calls that follow, or None if a coordinator has to decide."""
@@ -226,25 +221,12 @@ class NextStep:
 
     def _turn_decision(self, action: StartTurn) -> tuple[Decision, Sequence[AnyEvent]]:
         task_id, now, routing = self.task_id, self.engine.now(), action.route.record()
-        reason, source = action.route.reason, action.handed_off_by
         events: list[AnyEvent] = []
         if self.task.position.status is not TaskStatus.RUNNING:
             running = TaskStatus.RUNNING
             events.append(StatusChanged(task_id=task_id, timestamp=now, status=running, reason="", by=self.by))
-        if source is not None:
-            events.append(
-                AgentHandedOff(task_id=task_id, timestamp=now, from_agent=source, to_agent=action.agent, reason=reason)
-            )
-        events.append(
-            AgentSelected(
-                task_id=task_id,
-                timestamp=now,
-                agent_name=action.agent,
-                step_id=step_id_at(task_id, self.task.position.seq),
-                reason=reason,
-                routing=routing,
-            )
-        )
+        step_id = step_id_at(task_id, self.task.position.seq)
+        events += selection(task_id, now, step_id, action.agent, routing, action.handed_off_by)
         return Decision(Phase.TURN, TaskStatus.RUNNING, agent=action.agent, routing=routing), events
 
     def _calls_decision(self, action: CallTools) -> tuple[Decision, Sequence[AnyEvent]]:

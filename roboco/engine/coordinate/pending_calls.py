@@ -12,6 +12,7 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.tool_answers import (
     approval_decisions,
+    ended_outcome,
     external_results,
     local_answers,
     needs_approval,
@@ -19,7 +20,7 @@ from roboco.domain.decision.tool_answers import (
 )
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import Item
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.close_call import close_call
@@ -198,7 +199,4 @@ def _lost_too_often(engine: Engine, team: Team, assignment: ToolAssignment, call
         dead_letter_of_lost_work("tool", assignment.task_id, detail, why, assignment.attempt, engine.now())
     )
     _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", assignment.task_id, why)
-    spec = team.tool(call.tool_name)
-    if spec is None or spec.effect != "irreversible" or not begun:
-        return failed_outcome(call.id, why)
-    return unknown_outcome(call.id, why, spec.on_unknown)
+    return ended_outcome(team.tool(call.tool_name) if begun else None, call.id, why)

@@ -13,8 +13,9 @@ import logging
 from typing import Final
 
 from roboco.domain.canonical_json import canonical_json
+from roboco.domain.decision.tool_answers import ended_outcome
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.ids import shop_task_id
 from roboco.domain.notification import has_type_mark
 from roboco.domain.paths import intent_path
@@ -185,7 +186,4 @@ def _tool(team: Team, call: ToolCall) -> TaskTool:
 def _timed_out(assignment: ToolAssignment, call: ToolCall, tool: TaskTool) -> ToolOutcome:
     """Return the outcome of a call without an answer: unknown if it is irreversible, else a failure."""
     why = f"{describe_shop_task(assignment, call, tool)} has not answered within its {tool.timeout:g} s"
-    took = round(tool.timeout * 1000)
-    if tool.effect != "irreversible":
-        return failed_outcome(call.id, why, took)
-    return unknown_outcome(call.id, why, tool.on_unknown, took)
+    return ended_outcome(tool, call.id, why, round(tool.timeout * 1000))

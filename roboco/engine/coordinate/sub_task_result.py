@@ -7,14 +7,13 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import OUTPUT, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.ids import answer_id, sub_task_id
-from roboco.domain.inbox.item import ExternalToolResult
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.accept.accept_item import accept_item, stored_item
+from roboco.engine.accept.answer import external_result
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
 from roboco.ports.task_store import Snapshot
-from roboco.ports.tools import ToolContext
 
 _log = logging.getLogger(__name__)
 
@@ -33,15 +32,8 @@ def send_result(engine: Engine, parent: Parent, summary: TaskSummary, answer: Ta
     `answer` is the newest step of the sub-task with a text of an agent, or None.
     """
     outcome = _sub_task_outcome(parent, summary, answer)
-    context = ToolContext(parent.task_id, "", parent.call_id, parent.call_id, 1)
     stored_before = stored_item(engine.workspace, parent.task_id, answer_id(parent.call_id))
-    item = stored_before or ExternalToolResult(
-        item_id=answer_id(parent.call_id),
-        created_at=engine.now(),
-        call_id=parent.call_id,
-        at_seq=parent.at_seq,
-        outcome=engine.services.toolbox.offload_large(outcome, context),
-    )
+    item = stored_before or external_result(engine, parent.task_id, parent.at_seq, outcome)
     try:
         accept_item(engine, parent.task_id, item)
     except UsageError as error:

@@ -13,14 +13,13 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from roboco.domain.canonical_json import json_bytes, validated_json
-from roboco.domain.decision.tool_answers import needs_resolution
+from roboco.domain.decision.tool_answers import ended_outcome, needs_resolution
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome, unknown_outcome
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.ids import answer_id, check_task_id
-from roboco.domain.inbox.item import ExternalToolResult
 from roboco.domain.team.tool_spec import TaskTool
 from roboco.engine.accept.accept_item import accept_item, stored_item
-from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES, open_call
+from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES, external_result, open_call
 from roboco.engine.coordinate.close_call import close_call
 from roboco.engine.coordinate.shop_task import describe_shop_task
 from roboco.engine.engine import Engine
@@ -30,7 +29,6 @@ from roboco.errors import Forbidden, StateConflict
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.task_store import CallState
 from roboco.ports.telemetry import TOOL_SECONDS
-from roboco.ports.tools import ToolContext
 
 
 @dataclass(frozen=True)
@@ -76,20 +74,14 @@ def accept_task_answer(engine: Engine, given: TaskAnswer) -> None:
     if needs_resolution(outcome):
         close_call(engine, assignment, call, outcome)
         return
-    context = ToolContext(task_id, "", call_id, f"{task_id}/{call_id}", 1)
-    offloaded = engine.services.toolbox.offload_large(outcome, context)
-    item = ExternalToolResult(
-        item_id=item_id, created_at=engine.now(), call_id=call_id, at_seq=step.seq, outcome=offloaded
-    )
-    accept_item(engine, task_id, item)
+    accept_item(engine, task_id, external_result(engine, task_id, step.seq, outcome))
 
 
 def _outcome(given: TaskAnswer, call: ToolCall, tool: TaskTool, named: str) -> ToolOutcome:
     """Return the outcome that the answer reports. That of a failed irreversible Celery task is unknown."""
     if given.failed:
         why = f"{named} failed, or its process was lost: see the log of its worker"
-        irreversible = tool.effect == "irreversible"
-        return unknown_outcome(call.id, why, tool.on_unknown) if irreversible else failed_outcome(call.id, why)
+        return ended_outcome(tool, call.id, why)
     try:
         result = validated_json(to_jsonable_python(given.result))
         size = json_bytes(result)

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.notification import Notification, NotificationName, NotifyTarget, targets_from_json
+from roboco.domain.notification import Notification, NotificationName, NotifyTarget
 from roboco.domain.paths import notification_path, notify_marker_path, notify_targets_path, tombstone_path
 from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.engine.notifications import (
     newest_finished,
     pending_names,
     read_notification,
+    receivers,
     result_path,
     schedule_key,
     settle,
@@ -97,7 +98,7 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
     names = pending_names(engine.workspace, task_id)
     if not names:
         return
-    targets = targets_from_json(engine.workspace.files.get(notify_targets_path(task_id)) or b"[]")
+    targets = receivers(engine.workspace, task_id)
     newest = newest_finished(engine.workspace, task_id)
     for index, of_receiver in groupby(names, _receiver_index):
         if index >= len(targets):
@@ -105,7 +106,7 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
                 raise CorruptHistory(f"task {task_id!r} lacks {notify_targets_path(task_id)}: restore it from a backup")
             return  # the task was erased after the names were listed
         for name in of_receiver:
-            if _is_late(engine.workspace, task_id, name, newest.get(index)):
+            if targets[index].removed or _is_late(engine.workspace, task_id, name, newest.get(index)):
                 engine.workspace.files.delete(notification_path(task_id, name))
             elif not _deliver_one(engine, task_id, name, targets[index], exhausted):
                 break  # the later ones wait for it

@@ -10,6 +10,7 @@ messages and leases from before the loss are refused.
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
@@ -207,8 +208,9 @@ def step_events(
         ToolCalled(task_id=task_id, timestamp=now, step_id=step.step_id, agent_name=step.agent_name, tool_call=call)
         for call in step.calls
     ]
-    if step.begins_function:
-        events = [*_selection(task_id, now, step), *events]
+    if step.begins_function:  # a turn of a model has them before its step
+        about = step.metadata["routing"], step.metadata.get(HANDED_OFF_BY)
+        events = [*selection(task_id, now, step.step_id, step.agent_name, *about), *events]
     for outcome in unpublished_results:
         name = names.get(outcome.result.tool_call_id, "")
         events.append(ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result))
@@ -226,12 +228,13 @@ def step_events(
     return events
 
 
-def _selection(task_id: str, now: datetime, step: TaskStep) -> Iterator[AnyEvent]:
-    """Yield the events of the choice of a function as the agent. A turn of a model has them before its step."""
-    routing = step.metadata["routing"]
-    chosen, reason, source = step.agent_name, str(routing["reason"]), step.metadata.get(HANDED_OFF_BY)
+def selection(
+    task_id: str, now: datetime, step_id: str, agent: str, routing: Mapping[str, Any], source: str | None
+) -> Iterator[AnyEvent]:
+    """Yield the events of the choice of the agent for this step. `source` is the agent that has handed over to it."""
+    reason = str(routing["reason"])
     if source is not None:
-        yield AgentHandedOff(task_id=task_id, timestamp=now, from_agent=source, to_agent=chosen, reason=reason)
+        yield AgentHandedOff(task_id=task_id, timestamp=now, from_agent=source, to_agent=agent, reason=reason)
     yield AgentSelected(
-        task_id=task_id, timestamp=now, agent_name=chosen, step_id=step.step_id, reason=reason, routing=routing
+        task_id=task_id, timestamp=now, agent_name=agent, step_id=step_id, reason=reason, routing=dict(routing)
     )

@@ -57,22 +57,17 @@ def task_tar(workspace: WorkspaceRecords, task_id: str) -> Iterator[bytes]:
     lines = (line + b"\n" for line in workspace.histories.lines(task_id))
     yield from _recorded(known, HISTORY_FILE, size, lines)
     folder = task_folder(task_id)
-    if (memory := _memory(workspace, task_id)) is not None:
-        yield from _recorded(known, MEMORY_FILE, len(memory), iter([memory]))
+    if (memory := remembered_by(workspace, memory_of(workspace, task_id), task_id)).entries:
+        text = memory.model_dump_json().encode()
+        yield from _recorded(known, MEMORY_FILE, len(text), iter([text]))
+    written = {file.path for file in known}
     for file in sorted(workspace.files.tree(folder), key=lambda one: one.path):
         path = file.path.removeprefix(folder)
-        if path not in (HISTORY_FILE, MEMORY_FILE) and is_portable(path):
+        if path not in written and is_portable(path):
             yield from _recorded(known, path, file.size, _pieces(workspace.files, file))
     manifest = TarManifest(files=known).model_dump_json().encode()
     yield from _member(MANIFEST_NAME, len(manifest), iter([manifest]))
     yield b"\0" * (2 * _BLOCK)
-
-
-def _memory(workspace: WorkspaceRecords, task_id: str) -> bytes | None:
-    """Return what the task remembered: as its memory has it, or for an imported task, as its tar had it."""
-    memory = remembered_by(workspace, memory_of(workspace, task_id), task_id)
-    imported = workspace.files.get(task_folder(task_id) + MEMORY_FILE)
-    return memory.model_dump_json().encode() if memory.entries else imported
 
 
 def _recorded(known: list[TarFile], path: str, size: int, pieces: Iterator[bytes]) -> Iterator[bytes]:

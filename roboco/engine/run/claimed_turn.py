@@ -9,6 +9,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.run.cancellation import Cancellation
+from roboco.engine.run.remote_turn import RemoteTurn
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import ModelStream
 from roboco.ports.rate_limits import Ticket
@@ -63,6 +64,8 @@ class ClaimedTurn:
     """The time of the claim, in Unix seconds."""
     progress: ProgressNote = field(default_factory=ProgressNote)
     """The progress of the turn's model call, for the heartbeat."""
+    messages: list[RemoteTurn] = field(default_factory=list)
+    """The messages to remote agents of this attempt. A message that is in no record yet is known here."""
 
     @property
     def model(self) -> str:

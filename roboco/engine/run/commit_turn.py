@@ -12,6 +12,7 @@ from roboco.engine.record.event_archive import is_log_full
 from roboco.engine.retry import retry
 from roboco.engine.run.attempt_outcome import TurnOutcome
 from roboco.engine.run.claimed_turn import ClaimedTurn
+from roboco.engine.run.remote_turn import settle
 from roboco.engine.run.reply import StepContent
 from roboco.engine.run.turn_result import TurnResult, task_failure
 from roboco.engine.usage import record_turn_metrics, unfinished_usage_metadata
@@ -33,7 +34,14 @@ def commit_turn(
     routing: dict[str, object] = (
         {"attempt": order.attempt, "routing": task.position.routing} if agent_name is None else {}
     )
-    parts, about = content.parts, metadata | content.metadata()
+    remote = retry(
+        lambda: settle(engine, turn.team, order.task_id, task.position, next(reversed(turn.messages), None)),
+        lambda: bool(engine.tasks.leases.renew_turn(claim)),
+        f"the remote task of step {order.seq} of task {order.task_id}",
+        engine.clock,
+        math.inf,
+    )
+    parts, about = content.parts, metadata | content.metadata() | remote
     if agent_name is None and turn.team.holds_text:
         parts, about = held_back(turn.team, task.position.agent, (order.task_id, order.seq), parts, about)
     step = TaskStep(

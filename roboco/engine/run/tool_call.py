@@ -114,7 +114,6 @@ def _run(
         earlier=tuple(
             one.args for one in takewhile(lambda one: one.id != call.id, step.calls) if one.tool_name == call.tool_name
         ),
-        memory_of="" if team.memory is None else team.memory.of,
         messages=_conversation(engine, team, task, order, step)
         if isinstance(spec, AgentFunction | PydanticTool)
         else (),

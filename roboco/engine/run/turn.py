@@ -43,7 +43,7 @@ from roboco.engine.run.deferral import (
 from roboco.engine.run.failed_turn import error_text, try_later
 from roboco.engine.run.hand_over import hand_over_turn
 from roboco.engine.run.other_choice import first_choice, next_choice
-from roboco.engine.run.remote_turn import RemoteTurn
+from roboco.engine.run.remote_turn import RemoteTurn, settle, settle_lost
 from roboco.engine.run.reply import StepContent, content_of_failure, content_of_reply
 from roboco.engine.run.request import Choice, PreparedRequest, embed_files, prepare_request
 from roboco.engine.run.summarize import (
@@ -99,13 +99,11 @@ def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -
             return _hold_and_run(turn)
     span.discard()
     now = engine.tasks.task_store.load(order.task_id, 1)
-    claimed_elsewhere = (
-        now is not None
-        and now.attempt.claimed
-        and (now.position.seq, now.position.epoch, now.attempt.number) == _position(order)
-    )
-    if claimed_elsewhere:
-        return TurnOutcome.CLAIMED_ELSEWHERE
+    if now is not None and (now.position.seq, now.position.epoch, now.attempt.number) == _position(order):
+        if settle_lost(engine, team, order.task_id, now):
+            engine.services.dispatcher.advance(order.task_id)
+        elif now.attempt.claimed:
+            return TurnOutcome.CLAIMED_ELSEWHERE
     return (None if now is None else stored_failure(team, now, order)) or TurnOutcome.OBSOLETE
 
 
@@ -221,9 +219,11 @@ def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice)
             return defer_for_rate_limit(turn, prepared.request.profile, admission.seconds)
         tickets.release_tickets(engine.services, turn.team, claim.assignment.task_id, claim.snapshot)
     request = embed_files(engine.workspace, claim.assignment.task_id, prepared.request)
+    if choice.fallback:  # it answers in place of a remote agent, perhaps
+        settle(engine, turn.team, task_id, claim.snapshot.position, closes=False)
     if profile.provider == REMOTE_AGENT:
-        address = str(profile.base_url)
-        remote = RemoteTurn(engine.workspace.files, claim.assignment, turn.cancellation, address)
+        remote = RemoteTurn(engine.workspace.files, task_id, claim.snapshot.position, str(profile.base_url))
+        turn.messages.append(remote)
         request = replace(request, remote=remote)
     spent = TokenUsage(prepared.memory.tokens + choice.spent.tokens_in, choice.spent.tokens_out)
     output = TokenStream(engine, claim, turn.cancellation, spent, choice.chunks, turn.team.holds_text)
@@ -280,6 +280,8 @@ def _stream_reply(
     if not cancellation.requested:
         return TurnOutcome.REPLACED
     receipt = cancellation.receipt(claim, stream, output.chunk_count)
+    for message in turn.messages[-1:]:
+        message.wait_answered()
     used = or_estimate(stream.usage, prepared.memory.tokens, texts)
     metadata = interruption_metadata(prepared, used, output.chunk_count, receipt)
     return commit_turn(turn, StepContent((TextPart(text="".join(texts)),)), metadata)

@@ -43,8 +43,6 @@ def answer_of(services: Services, claim: TurnClaim, prepared: PreparedRequest, t
     if schema is None:
         return TypedAnswer()
     try:
-        if (size := len(text.encode())) > MAX_ANSWER_BYTES:
-            raise ValueError(f"it has {size} bytes, at most {MAX_ANSWER_BYTES} are possible")
         value = services.toolbox.checked_output(agent, answer_value(schema, text))
         demanded = prepared.form.get("schema", schema)
         if demanded != schema and (wrong := services.toolbox.args_error(demanded, value)):

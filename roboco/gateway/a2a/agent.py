@@ -7,20 +7,23 @@ from datetime import UTC
 from typing import Any, Final
 
 from a2a import types as a2a
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict
 
 from roboco.client.task import Task
+from roboco.domain.push_notification import task_state
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.errors import CorruptHistory, UsageError
+from roboco.gateway.a2a import push
 from roboco.gateway.a2a import task_events as events
-from roboco.gateway.a2a.contexts import accept, context_of, first_task_of, own_begin
+from roboco.gateway.a2a.contexts import MessageRequest, accept, context_of, first_task_of, own_begin
 from roboco.gateway.answers.answer_stream import AnswerStream
 from roboco.gateway.answers.chats import chat_of_task
 from roboco.gateway.answers.following import answer_parts
 from roboco.gateway.answers.ids import task_id_of_branch
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
+from roboco.gateway.openai.accepting import AcceptedTurn
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_object import ResponseHead
@@ -32,10 +35,8 @@ from roboco.gateway.problem import Problem, invalid, unavailable
 
 DEFAULT_PAGE: Final = 50
 MAX_PAGE: Final = 100
-_BY_VARIABLE: Final = "secret_env"
 MAX_WHOLE_PAGE: Final = 10
 """The most tasks of a page with artifacts or messages: the history of each is read."""
-REPORTED: Final = tuple(str(status) for status in TaskStatus if status.ended or status.waiting)
 
 
 @dataclass(frozen=True)
@@ -53,38 +54,70 @@ class TeamAgent:
         if not message.message_id or not message.parts:
             raise invalid("a message must have a messageId and parts")
         found = await self._task(message.task_id) if message.task_id else None
+        config = params.configuration.task_push_notification_config
+        if configured := params.configuration.HasField("task_push_notification_config"):
+            self.caller.require(Scope.NOTIFY)
+            push.receiver_of(config, "a2a_new")  # before the message: a wrong one leaves nothing
         tools = options.get("clientTools")
         if tools is not None and not (isinstance(tools, list) and all(isinstance(one, dict) for one in tools)):
             raise invalid("metadata.clientTools must be a list of objects")
         functions = client_tools([{"type": "function", **tool} for tool in tools or ()], nested=False)
-        request = TurnRequest(
+        request = MessageRequest(
             gateway=self.gateway,
             caller=self.caller,
             repetition=Repetition(self.caller, "", None, 0, 0.0),
             team=self.team,
             turn=Turn(),
             immediate=True,
-            task_options={"context": options.get("context"), **self._notify(params, found)},
+            task_options={"context": options.get("context"), "notify": []},
             message_options={"client_tools": functions} if functions else {},
+            if_busy=options.get("ifBusy"),
         )
-        return await accept(request, message, found)
+        accepted = await accept(request, message, found)
+        if configured:
+            await self._set_config(accepted.task, config)
+        return accepted
 
-    def _notify(self, params: a2a.SendMessageRequest, found: Task | None) -> dict[str, Any]:
-        """Return the receiver that a first message names. Raise the error of A2A if it cannot be one."""
-        if not params.configuration.HasField("task_push_notification_config"):
-            return {}
-        config = params.configuration.task_push_notification_config
-        if found is not None or params.message.context_id or config.token:
-            raise a2a.PushNotificationNotSupportedError(
-                "a webhook is named with the first message of a context, without contextId and token"
-            )
+    async def create_config(self, params: a2a.TaskPushNotificationConfig) -> a2a.TaskPushNotificationConfig:
+        """Add a push notification configuration, or replace that with its id."""
+        task = await self._configured(params.task_id)
+        if (await self.gateway.calls.reads.run(task.summary)).status.ended:
+            raise a2a.UnsupportedOperationError("the task has ended: get it")
+        return await self._set_config(task, params)
+
+    async def get_config(self, params: a2a.GetTaskPushNotificationConfigRequest) -> a2a.TaskPushNotificationConfig:
+        """Return a configuration."""
+        found = (await self.configs(a2a.ListTaskPushNotificationConfigsRequest(task_id=params.task_id))).configs
+        if (one := next((one for one in found if one.id == params.id), None)) is None:
+            raise a2a.TaskNotFoundError("the task has no configuration of this id")
+        return one
+
+    async def configs(
+        self, params: a2a.ListTaskPushNotificationConfigsRequest
+    ) -> a2a.ListTaskPushNotificationConfigsResponse:
+        """Return all configurations of a task: they are few."""
+        task = await self._configured(params.task_id)
+        found = await self.gateway.calls.reads.run(task.push_receivers)
+        return a2a.ListTaskPushNotificationConfigsResponse(configs=map(push.config_of, found))
+
+    async def delete_config(self, params: a2a.DeleteTaskPushNotificationConfigRequest) -> Empty:
+        """Remove a configuration. A repetition changes nothing."""
+        task = await self._configured(params.task_id)
+        await self.gateway.calls.controls.run(push.remove, task, params.id, self.caller.by)
+        return Empty()
+
+    async def extended_card(self, params: a2a.GetExtendedAgentCardRequest) -> a2a.AgentCard:
+        """Raise UnsupportedOperationError: a card has all that its caller may know."""
+        raise a2a.UnsupportedOperationError("there is no extended card")
+
+    async def _configured(self, task_id: str) -> Task:
         self.caller.require(Scope.NOTIFY)
-        variable = config.authentication.credentials if config.HasField("authentication") else None
-        if config.authentication.scheme != _BY_VARIABLE:  # else a secret in place of its name would be stored
-            raise a2a.PushNotificationNotSupportedError(
-                f"the scheme of the authentication must be {_BY_VARIABLE!r}: credentials are the name of the variable"
-            )
-        return {"notify": [{"webhook": config.url, "secret_env": variable, "on": REPORTED}]}
+        return await self._task(task_id)
+
+    async def _set_config(self, task: Task, config: a2a.TaskPushNotificationConfig) -> a2a.TaskPushNotificationConfig:
+        receiver = push.receiver_of(config, shown_task_id(self.caller, task.task_id))
+        await self.gateway.calls.controls.run(task.set_push_receiver, receiver, by=self.caller.by)
+        return push.config_of(receiver)
 
     async def get(self, params: a2a.GetTaskRequest) -> a2a.Task:
         """Return a task with its artifacts."""
@@ -159,7 +192,7 @@ class TeamAgent:
 
     async def events(self, accepted: AcceptedTurn) -> AsyncGenerator[a2a.StreamResponse, None]:
         """Yield the task, and its events until it waits or has ended. Raise Problem if it goes on after that."""
-        task, shown = accepted.task, self._head(accepted.task, a2a.TaskState.TASK_STATE_WORKING)
+        task, shown = accepted.task, self._head(accepted.task, "TASK_STATE_WORKING")
         yield a2a.StreamResponse(task=shown)
         answer = AnswerStream(ResponseHead(shown.id, self.team), accepted.start)
         stream = events.TaskEvents(shown.id, shown.context_id, self._files(shown.id))
@@ -184,16 +217,14 @@ class TeamAgent:
     def _files(self, task_id: str) -> str:
         return f"{self.base}/v1/tasks/{task_id}/files"
 
-    def _head(self, task: Task, state: a2a.TaskState) -> a2a.Task:
+    def _head(self, task: Task, state: str) -> a2a.Task:
         shown = shown_task_id(self.caller, task.task_id)
         return a2a.Task(id=shown, context_id=context_of(shown) or "", status=a2a.TaskStatus(state=state))
 
     def _shown(self, task: Task, history: int | None, whole: bool) -> a2a.Task:
         """Return the task; `whole` with its artifacts, and the message of its status. It blocks."""
         summary = task.summary()
-        at_limit = summary.status is TaskStatus.PAUSED and task.pending_actions().at_limit()
-        state = a2a.TaskState.TASK_STATE_INPUT_REQUIRED if at_limit else events.STATES[summary.status]
-        shown = self._head(task, state)
+        shown = self._head(task, task_state(summary.status, summary.reason))
         shown.status.timestamp.FromDatetime(summary.updated_at)
         if whole or history != 0:
             steps = list(task.steps())
@@ -202,14 +233,15 @@ class TeamAgent:
             shown.history.extend(said if history is None else said[max(0, len(said) - history) :])
         if whole:
             shown.artifacts.extend(events.artifacts_of(own, self._files(shown.id)))
-            if parts := _asked(task, summary, at_limit):
+            if parts := _asked(task, summary):
                 shown.status.message.CopyFrom(events.message(f"{shown.id}-{summary.steps}", parts))
         return shown
 
 
-def _asked(task: Task, summary: TaskSummary, at_limit: bool) -> list[a2a.Part]:
-    """Return what the status of a task says: why it has failed, or what it waits for."""
-    parts = [a2a.Part(text=summary.reason)] if summary.reason and (summary.status.ended or at_limit) else []
+def _asked(task: Task, summary: TaskSummary) -> list[a2a.Part]:
+    """Return what the status of a task says: why it has failed or is paused, and what it waits for."""
+    explains = summary.status.ended or summary.status is TaskStatus.PAUSED
+    parts = [a2a.Part(text=summary.reason)] if summary.reason and explains else []
     if summary.status.waiting:
         pending = task.pending_actions()
         waits = {"approve": pending.unapproved(), "answer": pending.unanswered(), "resolve": pending.unknown()}

@@ -10,7 +10,7 @@ A message for a task that is open goes to that task. Data with a `callId` answer
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from a2a.types import Message, UnsupportedOperationError
 from google.protobuf.json_format import MessageToDict
@@ -18,18 +18,15 @@ from google.protobuf.json_format import MessageToDict
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.step import TaskStep
-from roboco.errors import StateConflict
-from roboco.gateway.answers.chats import Chat, chat_of_task, grown, send_to_task
-from roboco.gateway.idempotency import NewTaskId
+from roboco.errors import AlreadyEnded
+from roboco.gateway.answers.chats import Chat, chat_of_task, fork_ended, grown, send_to_task, unless_taken
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
 from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned, Turn
-from roboco.gateway.principal import Scope
 from roboco.gateway.problem import Problem, invalid
-from roboco.gateway.teams import team_of_fork
 
 _ITEM: Final = "a2a-"
 _FIRST: Final = "a2a-first-"
@@ -44,6 +41,13 @@ class MessageId(Repetition):
     def item_id(self, task_id: str, position: int) -> str:
         """Return the id of the item of the message."""
         return f"{_ITEM}{self.digest[:32]}"
+
+
+@dataclass(frozen=True)
+class MessageRequest(TurnRequest):
+    """A message. `if_busy` says what becomes of the current step of its task; None if the team says so."""
+
+    if_busy: Any = None
 
 
 def context_of(task_id: str) -> str | None:
@@ -64,7 +68,7 @@ def own_begin(steps: list[TaskStep]) -> int:
     return max((step.seq for step in steps if str(step.metadata.get("item_id", "")).startswith(_FIRST)), default=0)
 
 
-async def accept(request: TurnRequest, message: Message, found: Task | None) -> AcceptedTurn:
+async def accept(request: MessageRequest, message: Message, found: Task | None) -> AcceptedTurn:
     """Bring the message to `found`, the task that it names, or to that of its context."""
     answers = tuple(_answers(message))
     turn = Turn(answers=answers, param="parts") if answers else Turn(_text(message), param="parts")
@@ -81,64 +85,49 @@ async def accept(request: TurnRequest, message: Message, found: Task | None) -> 
         return await _accept_in_context(request, context_id or f"new-{repetition.digest[:32]}")
     if answers:
         return await answering.accept_answers(request, shown_task_id(request.caller, found.task_id))
-    return await _continue(request, found, None)
+    try:
+        return await _send(request, found)
+    except AlreadyEnded:
+        raise UnsupportedOperationError("the task has ended: send the message with the contextId alone") from None
 
 
-async def _accept_in_context(request: TurnRequest, context_id: str) -> AcceptedTurn:
+async def _accept_in_context(request: MessageRequest, context_id: str) -> AcceptedTurn:
     """Bring the message to the newest task of the context. If another one takes the next task, it follows that."""
     chat = await chat_of_task(request.gateway, request.caller, first_task_of(context_id))
-    try:
-        return await _accept_in_chat(request, chat)
-    except (Problem, StateConflict) as error:
-        if isinstance(error, Problem) and error.code != accepting.KEY_REUSED:
-            raise
-        if await grown(chat) is None:
-            raise
-    return await _accept_in_context(request, context_id)
+    while (accepted := await _accept_in_chat(request, chat)) is None:
+        chat = await grown(chat)
+    return accepted
 
 
-async def _accept_in_chat(request: TurnRequest, chat: Chat) -> AcceptedTurn:
+async def _accept_in_chat(request: MessageRequest, chat: Chat) -> AcceptedTurn | None:
+    """Return the turn, or None if another message begins the next task of the context at this moment."""
     if not chat.tasks:
         options = request.task_options | {"item_id": _first_item(request)}
-        return await accepting.accept_new(replace(request, task_options=options), chat.first)
+        return await unless_taken(accepting.accept_new(replace(request, task_options=options), chat.first))
     task = await request.gateway.task(request.caller, chat.newest)
     if (await request.gateway.calls.reads.run(task.stored_summary)).team != request.team:
         raise Problem(409, "conflict", "the context belongs to another agent", "begin another context")
-    return await _continue(request, task, chat)
+    try:
+        return await _send(request, task)
+    except AlreadyEnded:
+        return await unless_taken(fork_ended(request, task, chat, _first_item(request)))
 
 
-async def _continue(request: TurnRequest, task: Task, chat: Chat | None) -> AcceptedTurn:
-    """Send the message to the task if it is open, else to the next one of its chat."""
+async def _send(request: MessageRequest, task: Task) -> AcceptedTurn:
+    """Send the message to the task, or find it there. Raise AlreadyEnded if the task has ended without it."""
     steps = await request.gateway.calls.histories.run(lambda: list(task.steps()))
     items = (request.item_id(task, 0), _first_item(request))
     known = [step for step in steps if step.metadata.get("item_id") in items]
     if known:
         if known[-1].text != request.turn.prompt:
-            raise Problem(422, accepting.KEY_REUSED, "the messageId was used for another message", "use another one")
+            raise Problem(422, "conflict", "the messageId was used for another message", "use another one")
         return AcceptedTurn(task, ResponseStart(known[-1].seq))
-    summary = await request.gateway.calls.reads.run(task.summary)
-    if not summary.status.ended:
-        return await send_to_task(request, task)
-    if chat is None:
-        raise UnsupportedOperationError("the task has ended: send the message with the contextId alone")
-    return await _fork(request, task, chat)
+    busy = {"if_busy": request.if_busy} if request.if_busy else {}
+    return await send_to_task(replace(request, message_options=request.message_options | busy), task)
 
 
 def _first_item(request: TurnRequest) -> str:
     return f"{_FIRST}{request.repetition.digest[:32]}"
-
-
-async def _fork(request: TurnRequest, task: Task, chat: Chat) -> AcceptedTurn:
-    gateway, caller = request.gateway, request.caller
-    caller.require(Scope.CONTROL)
-    new, item_id = NewTaskId(caller.task_id(chat.next), repeatable=True), _first_item(request)
-
-    def branch_off() -> Task:
-        team = team_of_fork(caller, task.team())
-        options: dict[str, Any] = {"task_id": new.task_id, "item_id": item_id, **request.of_message}
-        return task.fork(None, request.turn.prompt, team=team, **options)
-
-    return AcceptedTurn(await gateway.create_task(caller, new, branch_off), ResponseStart(item_id=item_id))
 
 
 def _text(message: Message) -> str:

@@ -10,17 +10,12 @@ A stream that is not whole has no end: its client subscribes again. Errors have 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast, get_type_hints
 
 from a2a import types as a2a
 from a2a.utils.constants import PROTOCOL_VERSION_CURRENT, VERSION_HEADER
-from a2a.utils.errors import (
-    A2A_ERROR_MAPPING,
-    JSON_RPC_ERROR_CODE_MAP,
-    A2AError,
-    ErrorMapping,
-    JSONParseError,
-)
+from a2a.utils.error_handlers import build_error_details, build_rest_error_payload
+from a2a.utils.errors import A2A_ERROR_MAPPING, JSON_RPC_ERROR_CODE_MAP, A2AError, JSONParseError
 from a2a.utils.proto_utils import parse_params
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message
@@ -54,37 +49,32 @@ _ENDS: Final = (401, 403, 429)
 """Refusals whose status JSON-RPC keeps, as it keeps those of the server: clients and proxies act on them."""
 
 
-async def _not_served(_: TeamAgent, params: Message) -> Any:
-    if isinstance(params, a2a.GetExtendedAgentCardRequest):
-        raise a2a.ExtendedAgentCardNotConfiguredError
-    raise a2a.PushNotificationNotSupportedError("name a webhook in the configuration of the first message")
-
-
 class Method(NamedTuple):
-    """An operation: its route of HTTP+JSON, parameters and call. `streams` says that its answer is a stream."""
+    """An operation: its route of HTTP+JSON, and its call. `streams` says that its answer is a stream."""
 
     route: str
-    params: type[Message]
-    call: Callable[[TeamAgent, Any], Awaitable[Any]] = _not_served
+    call: Callable[[TeamAgent, Any], Awaitable[Any]]
     streams: bool = False
 
+    def params(self) -> Message:
+        """Return the parameters of the call, which are empty."""
+        kind: type[Message] = get_type_hints(self.call)["params"]
+        return kind()
 
-_PUSH: Final = "/tasks/{id}/pushNotificationConfigs"
-_PUSH_CONFIG: Final = f"{_PUSH}/{{push_id}}"
+
+_CONFIGS: Final = "/tasks/{task_id}/pushNotificationConfigs"
 METHODS: Final = {
-    "SendMessage": Method("POST /message:send", a2a.SendMessageRequest, TeamAgent.send),
-    "SendStreamingMessage": Method("POST /message:stream", a2a.SendMessageRequest, TeamAgent.send, streams=True),
-    "CancelTask": Method("POST /tasks/{id}:cancel", a2a.CancelTaskRequest, TeamAgent.cancel),
-    "SubscribeToTask": Method(
-        "GET POST /tasks/{id}:subscribe", a2a.SubscribeToTaskRequest, TeamAgent.subscribed, streams=True
-    ),
-    "GetTask": Method("GET /tasks/{id}", a2a.GetTaskRequest, TeamAgent.get),
-    "ListTasks": Method("GET /tasks", a2a.ListTasksRequest, TeamAgent.tasks),
-    "CreateTaskPushNotificationConfig": Method(f"POST {_PUSH}", a2a.TaskPushNotificationConfig),
-    "ListTaskPushNotificationConfigs": Method(f"GET {_PUSH}", a2a.ListTaskPushNotificationConfigsRequest),
-    "GetTaskPushNotificationConfig": Method(f"GET {_PUSH_CONFIG}", a2a.GetTaskPushNotificationConfigRequest),
-    "DeleteTaskPushNotificationConfig": Method(f"DELETE {_PUSH_CONFIG}", a2a.DeleteTaskPushNotificationConfigRequest),
-    "GetExtendedAgentCard": Method("GET /extendedAgentCard", a2a.GetExtendedAgentCardRequest),
+    "SendMessage": Method("POST /message:send", TeamAgent.send),
+    "SendStreamingMessage": Method("POST /message:stream", TeamAgent.send, streams=True),
+    "CancelTask": Method("POST /tasks/{id}:cancel", TeamAgent.cancel),
+    "SubscribeToTask": Method("GET POST /tasks/{id}:subscribe", TeamAgent.subscribed, streams=True),
+    "GetTask": Method("GET /tasks/{id}", TeamAgent.get),
+    "ListTasks": Method("GET /tasks", TeamAgent.tasks),
+    "CreateTaskPushNotificationConfig": Method(f"POST {_CONFIGS}", TeamAgent.create_config),
+    "ListTaskPushNotificationConfigs": Method(f"GET {_CONFIGS}", TeamAgent.configs),
+    "GetTaskPushNotificationConfig": Method(f"GET {_CONFIGS}/{{id}}", TeamAgent.get_config),
+    "DeleteTaskPushNotificationConfig": Method(f"DELETE {_CONFIGS}/{{id}}", TeamAgent.delete_config),
+    "GetExtendedAgentCard": Method("GET /extendedAgentCard", TeamAgent.extended_card),
 }
 """The operations. Their routes are tried in this order."""
 
@@ -121,7 +111,7 @@ def card_of(team: Team, name: str, url: str) -> a2a.AgentCard:
         name=name,
         description=team.description or f"The team {name}: {', '.join(agent.name for agent in team.agents)}.",
         version="1",
-        capabilities=a2a.AgentCapabilities(streaming=True),
+        capabilities=a2a.AgentCapabilities(streaming=True, push_notifications=True),
         supported_interfaces=[
             a2a.AgentInterface(url=url, protocol_binding=binding, protocol_version=PROTOCOL_VERSION_CURRENT)
             for binding in ("JSONRPC", "HTTP+JSON")
@@ -143,11 +133,13 @@ def _rest(method: Method) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         try:
             agent = await _agent(request)
-            params = _parsed(method.params, await _body(request) if request.method == "POST" else {})
-            if request.method != "POST":
+            params = method.params()
+            if request.method == "POST":
+                _parse(await _body(request), params)
+            else:
                 parse_params(request.query_params, params)
-            if "id" in params.DESCRIPTOR.fields_by_name and "id" in request.path_params:
-                cast(Any, params).id = request.path_params["id"]
+            for name in request.path_params.keys() - {"team"}:
+                setattr(params, name, request.path_params[name])
             return await _serve(request, agent, method, params, lambda result: result)
         except (A2AError, Problem, RobocoError, HTTPException, ParseError) as error:
             return _rest_error(error)
@@ -160,20 +152,19 @@ async def _rpc(request: Request) -> Response:
     try:
         agent = await _agent(request)
         body = await _body(request)
-        given = body.get("id")
-        rpc_id = given if isinstance(given, str | int) and not isinstance(given, bool) else None
+        rpc_id = body.get("id")
         method = METHODS.get(str(body.get("method")))
         if body.get("jsonrpc") != "2.0" or not isinstance(body.get("params", {}), dict):
             raise a2a.InvalidRequestError("send a request of JSON-RPC 2.0, whose params are an object")
         if method is None:
             raise a2a.MethodNotFoundError(f"the methods are {', '.join(METHODS)}")
-        params = _parsed(method.params, body.get("params", {}))
+        _parse(body.get("params", {}), params := method.params())
         return await _serve(
             request, agent, method, params, lambda result: {"jsonrpc": "2.0", "id": rpc_id, "result": result}
         )
     except (A2AError, Problem, RobocoError, HTTPException, ParseError) as error:
         status, kind, found = _error(error)
-        said = {"code": JSON_RPC_ERROR_CODE_MAP[type(kind)], "message": kind.message, "data": _details(kind)}
+        said = {"code": JSON_RPC_ERROR_CODE_MAP[type(kind)], "message": kind.message, "data": build_error_details(kind)}
         kept = status if status in _ENDS or status >= 500 else 200
         return JSONResponse({"jsonrpc": "2.0", "id": rpc_id, "error": said}, kept, found.headers if found else None)
 
@@ -201,10 +192,10 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _parsed(kind: type[Message], given: dict[str, Any]) -> Message:
-    """Return parameters without the fields that a later release has added."""
+def _parse(given: dict[str, Any], params: Message) -> None:
+    """Read the parameters, without the fields that a later release has added."""
     try:
-        return ParseDict(given, kind(), ignore_unknown_fields=True)
+        ParseDict(given, params, ignore_unknown_fields=True)
     except OverflowError as error:
         raise ParseError(str(error)) from None
 
@@ -258,8 +249,10 @@ def _document(message: Message) -> dict[str, Any]:
 def _error(error: Exception) -> tuple[int, A2AError, Problem | None]:
     """Return the status, the error of A2A, and the Problem of a request that fails."""
     match error:
+        case JSONParseError():
+            return 400, error, None
         case A2AError():
-            return _mapping(error).http_code, error, None
+            return A2A_ERROR_MAPPING[type(error)].http_code, error, None
         case ParseError():
             return 400, a2a.InvalidParamsError(str(error)[:500]), None
         case _:
@@ -269,21 +262,11 @@ def _error(error: Exception) -> tuple[int, A2AError, Problem | None]:
             return problem.status, _KINDS.get(problem.code, default)(text), problem
 
 
-def _mapping(error: A2AError) -> ErrorMapping:
-    """Return how HTTP+JSON shows an error: the package lists none for a body that is no JSON."""
-    return A2A_ERROR_MAPPING.get(type(error), A2A_ERROR_MAPPING[a2a.InvalidRequestError])
-
-
-def _details(error: A2AError) -> list[dict[str, Any]]:
-    reason = _mapping(error).reason
-    return [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "a2a-protocol.org"}]
-
-
 def _rest_error(error: Exception) -> Response:
     status, kind, problem = _error(error)
-    code = _mapping(kind).grpc_status
-    said = {"code": status, "status": code, "message": kind.message, "details": _details(kind)}
-    return JSONResponse({"error": said}, status, problem.headers if problem else None)
+    body = build_rest_error_payload(a2a.InvalidRequestError(str(kind)) if isinstance(kind, JSONParseError) else kind)
+    body["error"]["code"] = status
+    return JSONResponse(body, status, problem.headers if problem else None)
 
 
 def _base(request: Request) -> str:

@@ -18,24 +18,9 @@ from roboco.domain.builtin_tools import CLIENT_PREFIX
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history import part as history
 from roboco.domain.history.step import OUTPUT, USER, TaskStep
-from roboco.domain.status import TaskStatus as Status
 from roboco.domain.stream.event import AgentHandedOff, SubTaskStarted
 from roboco.gateway.answers import answer_stream as parts
 from roboco.gateway.openai.outputs import is_answer
-
-STATES: Final = {
-    Status.QUEUED: a2a.TaskState.TASK_STATE_SUBMITTED,
-    Status.RUNNING: a2a.TaskState.TASK_STATE_WORKING,
-    Status.PAUSED: a2a.TaskState.TASK_STATE_WORKING,
-    Status.USER_TURN: a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
-    Status.CLIENT_TOOL_TURN: a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
-    Status.APPROVAL: a2a.TaskState.TASK_STATE_INPUT_REQUIRED,
-    Status.COMPLETED: a2a.TaskState.TASK_STATE_COMPLETED,
-    Status.FAILED: a2a.TaskState.TASK_STATE_FAILED,
-    Status.GOALS_FAILED: a2a.TaskState.TASK_STATE_FAILED,
-    Status.CANCELLED: a2a.TaskState.TASK_STATE_CANCELED,
-}
-"""The state by the status. A task that is paused at a limit requires input."""
 
 MAX_EXACT: Final = 2**53
 MAX_VALUE_DEPTH: Final = 24
@@ -58,7 +43,7 @@ class TaskEvents:
             case parts.AgentBegan():
                 self._turn = part
                 yield self._working(agent=part.agent)
-            case parts.TextPiece():
+            case parts.Piece(kind="text"):
                 yield self._text(part.text)
             case parts.Voided() if self._turn.step_id in self._begun:
                 self._begun.discard(self._turn.step_id)
@@ -67,8 +52,8 @@ class TaskEvents:
                 yield self._text("", last_chunk=True)
             case parts.OutputGiven():
                 yield self._artifact(output_artifact(part.step_id, part.agent, part.value), last_chunk=True)
-            case parts.FileWritten():
-                yield self._artifact(file_artifact(part.file, self._files), last_chunk=True)
+            case history.Artifact():
+                yield self._artifact(file_artifact(part, self._files), last_chunk=True)
             case _:
                 yield from self._progress(part)
 

@@ -9,32 +9,33 @@ stream that is not whole has no end: a client would take a clean end for a succe
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from ag_ui.core import Message, ResumeEntry, RunAgentInput, ToolMessage
+from ag_ui.encoder import EventEncoder
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 
 from roboco.gateway.access import Caller
 from roboco.gateway.agui.run_stream import Event, RunStream
 from roboco.gateway.answers.answer_stream import AnswerStream
-from roboco.gateway.answers.chats import Chat, accept, accept_answers, chat_of, named_task, stop_chat
+from roboco.gateway.answers.chats import Chat, accept, accept_answers, chat_of, chat_request, stop_chat
 from roboco.gateway.answers.following import answer_parts
 from roboco.gateway.bodies.mistakes import WellFormedBody
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
-from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.gateway import TheGateway
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
+from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.problems import wrong_parameter
-from roboco.gateway.openai.repetition import repetition_of
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.sse import event_stream
-from roboco.gateway.openai.tools import client_tools
-from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned, Turn
-from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned
+from roboco.gateway.principal import Scope
 from roboco.gateway.rest.parameters import TeamName
 from roboco.gateway.rest.responses import STREAMED, problems
 
 router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute, responses=problems(404, 409))
+_ENCODER: Final = EventEncoder()
 ThreadId = Annotated[str, Path(min_length=1, max_length=255)]
 
 
@@ -51,8 +52,11 @@ async def run_team(request: Request, team: TeamName, body: RunRequest, caller: C
     async with AsyncExitStack() as held:  # before the message is accepted: nothing of a refused request is left
         await held.enter_async_context(gateway.limits.open_stream(caller))
         chat = await chat_of(gateway, caller, team, body.thread_id)
-        accepted, run = await _accept(await _turn_request(request, team, body, caller, gateway), chat, body)
-        head = ResponseHead(named_task(caller, accepted.task), team)
+        tools = [tool.model_dump(include={"name", "description", "parameters"}) for tool in body.tools or ()]
+        view = {one.description: one.value for one in body.context or ()}
+        turn = chat_request(gateway, caller, team, tools, {"client_context": view} if view else {})
+        accepted, run = await _accept(turn, chat, body)
+        head = ResponseHead(shown_task_id(caller, accepted.task.task_id), team)
         values = await gateway.calls.histories.run(accepted.task.shared_state) if chat.tasks else None
         answer = AnswerStream(head, accepted.start)
         files = f"{request.scope.get('root_path', '')}/v1/tasks/{head.task_id}/files"
@@ -65,29 +69,6 @@ async def run_team(request: Request, team: TeamName, body: RunRequest, caller: C
 async def stop(team: TeamName, thread: ThreadId, caller: Caller, gateway: TheGateway) -> JSONResponse:
     """End the work: the connection to the model closes, the text so far stays, and the thread waits for its user."""
     return JSONResponse(await stop_chat(await chat_of(gateway, caller, team, thread)))
-
-
-async def _turn_request(
-    request: Request, team: str, body: RunAgentInput, caller: Principal, gateway: Gateway
-) -> TurnRequest:
-    tools = [{"type": "function", **tool.model_dump(include=_TOOL_FIELDS)} for tool in body.tools or ()]
-    view = {one.description: one.value for one in body.context or ()}
-    return TurnRequest(
-        gateway=gateway,
-        caller=caller,
-        repetition=await repetition_of(request, caller),
-        team=team,
-        turn=Turn(),
-        immediate=True,
-        task_options={"conversation": True},
-        message_options={
-            **({"client_tools": client_tools(tools, nested=False)} if tools else {}),
-            **({"client_context": view} if view else {}),
-        },
-    )
-
-
-_TOOL_FIELDS = {"name", "description", "parameters"}
 
 
 async def _accept(request: TurnRequest, chat: Chat, body: RunAgentInput) -> tuple[AcceptedTurn, RunAgentInput]:
@@ -156,4 +137,4 @@ async def _frames(
 
 
 def _frame(event: Event) -> bytes:
-    return f"data: {event.model_dump_json(by_alias=True)}\n\n".encode()
+    return _ENCODER.encode(event).encode()

@@ -4,23 +4,33 @@ A text that a restarted turn has made void is taken back by a snapshot of all me
 unknown outcome, is an interrupt that the next run resumes.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 from ag_ui import core as ag_ui
 
-from roboco.domain.builtin_tools import CLIENT_PREFIX
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.history.part import ToolCall, ToolResult
+from roboco.domain.history.part import Artifact, ToolCall, ToolResult
 from roboco.domain.history.shared_state import changed_state
+from roboco.domain.history.step import TaskStep
 from roboco.domain.stream.event import AgentHandedOff, SubTaskStarted
 from roboco.gateway.answers import answer_stream as parts
 from roboco.gateway.answers.answer_stream import SUPERSEDED, AnswerStream
 from roboco.gateway.openai.ids import approval_request_id, shown_call_id
+from roboco.gateway.openai.tools import arguments_json, function_name
 
 Event = ag_ui.BaseEvent
 PROTOCOL_VERSION: Final = "1.0"
+_ROLES: Final = {"text": {"role": "assistant"}, "reasoning": {"role": "reasoning"}}
+_EVENTS: Final[dict[str, Any]] = {
+    "text": (ag_ui.TextMessageStartEvent, ag_ui.TextMessageContentEvent, ag_ui.TextMessageEndEvent),
+    "reasoning": (
+        ag_ui.ReasoningMessageStartEvent,
+        ag_ui.ReasoningMessageContentEvent,
+        ag_ui.ReasoningMessageEndEvent,
+    ),
+}
+"""The events of a message, by the kind of its pieces."""
 _APPROVAL: Final = {
     "type": "object",
     "properties": {"approved": {"type": "boolean"}, "reason": {"type": "string"}, "editedArgs": {"type": "object"}},
@@ -54,10 +64,11 @@ class RunStream:
         self._agents: dict[str, int] = {}
         self._agent = ("", "")
         """The invocation and the name of the running agent."""
-        self._open: tuple[str, str] | None = None
-        """The kind and the id of the open part."""
+        self._open: parts.Piece | None = None
+        """The first piece of the open part."""
         self._pieces: list[str] = []
-        self._approvals: list[parts.ApprovalAsked] = []
+        self._approvals: list[str] = []
+        """The calls that need an approval."""
         self._result: Any = None
 
     def opening(self, trimmed: bool) -> Iterator[Event]:
@@ -76,12 +87,10 @@ class RunStream:
     def events(self, part: parts.AnswerPart) -> Iterator[Event]:
         """Yield the events of a part."""
         match part:
-            case parts.TextPiece():
-                yield from self._text(part)
-            case parts.ReasoningPiece():
-                yield from self._reasoning(part)
+            case parts.Piece():
+                yield from self._piece(part)
             case parts.PartsEnded() if self._open is not None:
-                yield from self._end(*self._open)
+                yield from self._end(self._open)
             case parts.AgentBegan():
                 yield self._begin_agent(part)
             case parts.Voided():
@@ -96,7 +105,7 @@ class RunStream:
     def closing(self) -> Iterator[Event]:
         """Yield the last event."""
         answer, settled = self._answer, self._answer.settled
-        asked = [*self._approval_interrupts(), *self._outcome_interrupts()]
+        asked = list(self._interrupts())
         if settled is None:
             yield self._error("the task has ended before the answer", "ended")
         elif settled.status in ("completed", "incomplete") and asked:
@@ -125,17 +134,16 @@ class RunStream:
             case parts.CallReturned() if not part.by_client:  # the client has its own
                 yield self._returned(part.result)
             case parts.ApprovalAsked():
-                self._approvals.append(part)
+                self._approvals.append(part.call_id)
             case parts.StateChanged():
                 self._values = changed_state(self._values, part.changes)
                 yield ag_ui.StateSnapshotEvent(snapshot=self._state())
-            case parts.Steered():
-                said = {"id": part.step.step_id, "role": "user", "content": part.step.text}
-                self._produced.append(said)
+            case TaskStep():
+                self._produced.append({"id": part.step_id, "role": "user", "content": part.text})
                 self._committed = len(self._produced)
-                yield ag_ui.TextMessageStartEvent(message_id=part.step.step_id, role="user")
-                yield ag_ui.TextMessageContentEvent(message_id=part.step.step_id, delta=part.step.text)
-                yield ag_ui.TextMessageEndEvent(message_id=part.step.step_id)
+                yield ag_ui.TextMessageStartEvent(message_id=part.step_id, role="user")
+                yield ag_ui.TextMessageContentEvent(message_id=part.step_id, delta=part.text)
+                yield ag_ui.TextMessageEndEvent(message_id=part.step_id)
             case _:
                 yield from self._custom(part)
 
@@ -144,9 +152,9 @@ class RunStream:
             case parts.OutputGiven():
                 self._result = part.value
                 yield ag_ui.CustomEvent(name="roboco.output", value={"agent": part.agent, "value": part.value})
-            case parts.FileWritten():
-                value = {"name": part.file.name, "url": f"{self._files}/{part.file.name}"}
-                yield ag_ui.CustomEvent(name="roboco.file", value={**value, "mimeType": part.file.mime_type})
+            case Artifact():
+                value = {"name": part.name, "url": f"{self._files}/{part.name}", "mimeType": part.mime_type}
+                yield ag_ui.CustomEvent(name="roboco.file", value=value)
             case AgentHandedOff():
                 value = {"from": part.from_agent, "to": part.to_agent, "reason": part.reason}
                 yield ag_ui.CustomEvent(name="roboco.handoff", value=value)
@@ -161,39 +169,32 @@ class RunStream:
         self._agent = part.step_id if number == 1 else f"{part.step_id}-{number}", part.agent
         return ag_ui.SubagentStartedEvent(subagent_run_id=self._agent[0], name=part.agent)
 
-    def _text(self, part: parts.TextPiece) -> Iterator[Event]:
+    def _piece(self, part: parts.Piece) -> Iterator[Event]:
         of = {"message_id": part.id, "subagent_run_id": self._agent[0] or None}
+        begin, more, _ = _EVENTS[part.kind]
         if self._open is None:
-            self._open = "text", part.id
-            yield ag_ui.TextMessageStartEvent(role="assistant", name=self._agent[1] or None, **of)
+            self._open = part
+            if part.kind == "reasoning":
+                yield ag_ui.ReasoningStartEvent(**of)
+            yield begin(**_ROLES[part.kind], **self._name(part), **of)
         self._pieces.append(part.text)
-        yield ag_ui.TextMessageContentEvent(delta=part.text, **of)
+        yield more(delta=part.text, **of)
 
-    def _reasoning(self, part: parts.ReasoningPiece) -> Iterator[Event]:
+    def _end(self, part: parts.Piece) -> Iterator[Event]:
         of = {"message_id": part.id, "subagent_run_id": self._agent[0] or None}
-        if self._open is None:
-            self._open = "reasoning", part.id
-            yield ag_ui.ReasoningStartEvent(**of)
-            yield ag_ui.ReasoningMessageStartEvent(role="reasoning", **of)
-        self._pieces.append(part.text)
-        yield ag_ui.ReasoningMessageContentEvent(delta=part.text, **of)
-
-    def _end(self, kind: str, part_id: str) -> Iterator[Event]:
-        of = {"message_id": part_id, "subagent_run_id": self._agent[0] or None}
         text = "".join(self._pieces)
         self._open, self._pieces = None, []
-        name = {"name": self._agent[1]} if kind == "text" and self._agent[1] else {}
-        role = "assistant" if kind == "text" else "reasoning"
-        self._produced.append({"id": part_id, "role": role, "content": text, **name})
-        if kind == "text":
-            yield ag_ui.TextMessageEndEvent(**of)
-        else:
-            yield ag_ui.ReasoningMessageEndEvent(**of)
+        self._produced.append({"id": part.id, **_ROLES[part.kind], "content": text, **self._name(part)})
+        yield _EVENTS[part.kind][2](**of)
+        if part.kind == "reasoning":
             yield ag_ui.ReasoningEndEvent(**of)
+
+    def _name(self, part: parts.Piece) -> dict[str, Any]:
+        return {"name": self._agent[1]} if part.kind == "text" and self._agent[1] else {}
 
     def _call(self, call: ToolCall) -> Iterator[Event]:
         of = {"tool_call_id": self._shown(call.id), "subagent_run_id": self._agent[0] or None}
-        name, arguments = call.tool_name.removeprefix(CLIENT_PREFIX), json.dumps(call.args, ensure_ascii=False)
+        name, arguments = function_name(call), arguments_json(call)
         function = {"name": name, "arguments": arguments}
         shown = {"id": of["tool_call_id"], "type": "function", "function": function}
         self._produced.append({"id": of["tool_call_id"], "role": "assistant", "toolCalls": [shown]})
@@ -209,27 +210,23 @@ class RunStream:
         self._produced.append({"id": message_id, "role": "tool", "toolCallId": call_id, "content": content})
         return ag_ui.ToolCallResultEvent(message_id=message_id, tool_call_id=call_id, content=content, role="tool")
 
-    def _approval_interrupts(self) -> Iterator[ag_ui.Interrupt]:
+    def _interrupts(self) -> Iterator[ag_ui.Interrupt]:
         names = {call.id: call.tool_name for call in self._answer.open_calls}
-        for one in self._approvals:
-            if one.call_id in names:
-                yield ag_ui.Interrupt(
-                    id=one.id,
-                    reason="tool_call",
-                    message=f"the call of {names[one.call_id]} needs an approval",
-                    tool_call_id=self._shown(one.call_id),
-                    response_schema=_APPROVAL,
-                )
+        for call_id in self._approvals:
+            if call_id in names:
+                message = f"the call of {names[call_id]} needs an approval"
+                yield self._interrupt(call_id, "tool_call", message, _APPROVAL)
+        for call_id, message in self._answer.unknown.items():
+            yield self._interrupt(call_id, "unknown_outcome", message, _OUTCOME)
 
-    def _outcome_interrupts(self) -> Iterator[ag_ui.Interrupt]:
-        for call_id, reason in self._answer.unknown.items():
-            yield ag_ui.Interrupt(
-                id=approval_request_id(call_id, self._answer.head.task_id),
-                reason="unknown_outcome",
-                message=reason,
-                tool_call_id=self._shown(call_id),
-                response_schema=_OUTCOME,
-            )
+    def _interrupt(self, call_id: str, reason: str, message: str, schema: dict[str, Any]) -> ag_ui.Interrupt:
+        return ag_ui.Interrupt(
+            id=approval_request_id(call_id, self._answer.head.task_id),
+            reason=reason,
+            message=message,
+            tool_call_id=self._shown(call_id),
+            response_schema=schema,
+        )
 
     def _snapshot(self) -> Event:
         # As plain objects: the models of the package would check the client's own messages again.

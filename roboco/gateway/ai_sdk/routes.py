@@ -15,23 +15,20 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field, JsonValue
 
-from roboco.client.task import Task
 from roboco.gateway.access import Caller
 from roboco.gateway.ai_sdk.ui_stream import UIMessageStream
 from roboco.gateway.answers.answer_stream import AnswerStream
-from roboco.gateway.answers.chats import accept, chat_of, named_task, stop_chat
+from roboco.gateway.answers.chats import Chat, accept, chat_of, chat_request, stop_chat
 from roboco.gateway.answers.following import answer_parts, begin_of_message
 from roboco.gateway.bodies.mistakes import WellFormedBody
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.openai.accepting import TurnRequest
+from roboco.gateway.openai.accepting import AcceptedTurn
 from roboco.gateway.openai.bodies import RobocoOptions
-from roboco.gateway.openai.repetition import repetition_of
+from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart
 from roboco.gateway.openai.sse import event_stream, frame
-from roboco.gateway.openai.tools import client_tools
-from roboco.gateway.openai.turn import Turn
 from roboco.gateway.principal import Scope
 from roboco.gateway.rest.parameters import TeamName
 from roboco.gateway.rest.responses import STREAMED, problems
@@ -67,23 +64,11 @@ async def post_message(
     async with AsyncExitStack() as held:  # before the message is accepted: nothing of a refused request is left
         await held.enter_async_context(gateway.limits.open_stream(caller))
         chat = await chat_of(gateway, caller, team, body.id)
-        tools = client_tools([{"type": "function", **tool} for tool in body.tools or ()], nested=False)
-        turn = TurnRequest(
-            gateway=gateway,
-            caller=caller,
-            repetition=await repetition_of(request, caller),
-            team=team,
-            turn=Turn(),
-            immediate=True,
-            task_options={"conversation": True, **body.roboco.of_task()},
-            message_options={**body.roboco.of_message(), **({"client_tools": tools} if tools else {})},
-        )
-        again = body.trigger == "regenerate-message"
-        accepted, continued = await accept(turn, chat, body.messages, again)
-        head = ResponseHead(named_task(caller, accepted.task), team)
-        answer = AnswerStream(head, accepted.start)
-        stream = UIMessageStream(answer, _files(request, head.task_id), continued)
-        return _response(gateway, _frames(accepted.task, answer, stream, accepted.cursor), held)
+        options = body.roboco
+        turn = chat_request(gateway, caller, team, body.tools or (), options.of_message(), **options.of_task())
+        accepted, continued = await accept(turn, chat, body.messages, body.trigger == "regenerate-message")
+        stream = _stream(request, chat, team, accepted, continued)
+        return _response(gateway, _frames(accepted, stream), held)
 
 
 @router.get(
@@ -104,10 +89,9 @@ async def resume(request: Request, team: TeamName, chat: ChatId, caller: Caller,
         begin = await gateway.calls.histories.run(begin_of_message, task)
         if begin is None:
             return Response(status_code=204)
-        head = ResponseHead(named_task(caller, task), team)
-        answer = AnswerStream(head, ResponseStart(begin))
-        stream = UIMessageStream(answer, _files(request, head.task_id))
-        return _response(gateway, _frames(task, answer, stream, None, gateway), held)
+        accepted = AcceptedTurn(task, ResponseStart(begin))
+        stream = _stream(request, found, team, accepted)
+        return _response(gateway, _frames(accepted, stream, gateway), held)
 
 
 @router.post("/{team}/{chat}/stop", summary="Stop the message that is being written")
@@ -116,8 +100,10 @@ async def stop(team: TeamName, chat: ChatId, caller: Caller, gateway: TheGateway
     return JSONResponse(await stop_chat(await chat_of(gateway, caller, team, chat)))
 
 
-def _files(request: Request, task_id: str) -> str:
-    return f"{request.scope.get('root_path', '')}/v1/tasks/{task_id}/files"
+def _stream(request: Request, chat: Chat, team: str, accepted: AcceptedTurn, continued: str = "") -> UIMessageStream:
+    head = ResponseHead(shown_task_id(chat.caller, accepted.task.task_id), team)
+    files = f"{request.scope.get('root_path', '')}/v1/tasks/{head.task_id}/files"
+    return UIMessageStream(AnswerStream(head, accepted.start), files, continued)
 
 
 def _response(gateway: Gateway, frames: AsyncGenerator[bytes, None], held: AsyncExitStack) -> Response:
@@ -127,9 +113,9 @@ def _response(gateway: Gateway, frames: AsyncGenerator[bytes, None], held: Async
 
 
 async def _frames(
-    task: Task, answer: AnswerStream, stream: UIMessageStream, cursor: str | None, resumes: Gateway | None = None
+    accepted: AcceptedTurn, stream: UIMessageStream, resumes: Gateway | None = None
 ) -> AsyncGenerator[bytes, None]:
-    async with aclosing(answer_parts(task, answer, cursor, resumes)) as parts:
+    async with aclosing(answer_parts(accepted.task, stream.answer, accepted.cursor, resumes)) as parts:
         async for part in parts:
             for chunk in stream.chunks(part):
                 yield frame(chunk)

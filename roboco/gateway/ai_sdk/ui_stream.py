@@ -7,13 +7,14 @@ reads the message again from its begin, which replaces all that it has of it.
 from collections.abc import Iterator
 from typing import Any
 
-from roboco.domain.builtin_tools import CLIENT_PREFIX
-from roboco.domain.history.part import ToolCall, ToolResult
+from roboco.domain.history.part import Artifact
+from roboco.domain.history.step import TaskStep
 from roboco.domain.stream.event import AgentHandedOff, SubTaskStarted
 from roboco.gateway.answers import answer_stream as parts
 from roboco.gateway.answers.answer_stream import SUPERSEDED, AnswerStream
 from roboco.gateway.answers.ids import message_id
 from roboco.gateway.openai.ids import shown_call_id
+from roboco.gateway.openai.tools import function_name
 
 UIChunk = dict[str, Any]
 
@@ -26,26 +27,26 @@ class UIMessageStream:
     """
 
     def __init__(self, answer: AnswerStream, files: str, continued: str = "") -> None:
-        self._answer = answer
+        self.answer = answer
         self._files = files
         self._message = continued
         self._started = False
         self._about: UIChunk = {}
         """The chunk that names the agent of the running step."""
-        self._open: tuple[str, str] | None = None
-        """The kind and the id of the open part."""
+        self._open: parts.Piece | None = None
+        """The first piece of the open part."""
 
     def chunks(self, part: parts.AnswerPart) -> Iterator[UIChunk]:
         """Yield the chunks of a part."""
         match part:
-            case parts.TextPiece():
-                yield from self._delta("text", part.id, part.text)
-            case parts.ReasoningPiece():
-                yield from self._delta("reasoning", part.id, part.text)
+            case parts.Piece():
+                if self._open is None:
+                    self._open = part
+                    yield {"type": f"{part.kind}-start", "id": part.id}
+                yield {"type": f"{part.kind}-delta", "id": part.id, "delta": part.text}
             case parts.PartsEnded() if self._open is not None:
-                kind, part_id = self._open
+                yield {"type": f"{self._open.kind}-end", "id": self._open.id}
                 self._open = None
-                yield {"type": f"{kind}-end", "id": part_id}
             case parts.Begun():
                 yield from self._begin(part)
             case parts.AgentBegan():
@@ -61,7 +62,7 @@ class UIMessageStream:
 
     def closing(self) -> Iterator[UIChunk]:
         """Yield the last chunks of the message."""
-        answer = self._answer
+        answer = self.answer
         settled, usage, task_id = answer.settled, answer.usage, answer.head.task_id
         counts = {"inputTokens": usage.tokens_in, "outputTokens": usage.tokens_out, "totalTokens": usage.tokens}
         metadata = {"taskId": task_id, "usage": counts}
@@ -83,22 +84,22 @@ class UIMessageStream:
         if part.by_user or not self._message:
             self._message = message_id(part.response_id)
         if part.by_user or not self._started:
-            about = {"taskId": self._answer.head.task_id}
+            about = {"taskId": self.answer.head.task_id}
             yield {"type": "start", "messageId": self._message, "messageMetadata": about}
         self._started = True
-
-    def _delta(self, kind: str, part_id: str, text: str) -> Iterator[UIChunk]:
-        if self._open is None:
-            self._open = kind, part_id
-            yield {"type": f"{kind}-start", "id": part_id}
-        yield {"type": f"{kind}-delta", "id": part_id, "delta": text}
 
     def _tool(self, part: parts.AnswerPart) -> Iterator[UIChunk]:
         match part:
             case parts.CallMade():
-                yield self._call(part.call, part.by_client)
+                about = {"toolCallId": self._shown(part.call.id), "toolName": function_name(part.call)}
+                by = {} if part.by_client else {"providerExecuted": True, "dynamic": True}
+                yield {"type": "tool-input-available", **about, "input": part.call.args, **by}
             case parts.CallReturned():
-                yield self._result(part.result)
+                about = {"toolCallId": self._shown(part.result.tool_call_id)}
+                if part.result.is_error:
+                    yield {"type": "tool-output-error", **about, "errorText": part.result.error or "error"}
+                else:
+                    yield {"type": "tool-output-available", **about, "output": part.result.result}
             case parts.CallDenied():
                 yield {"type": "tool-output-denied", "toolCallId": self._shown(part.call_id)}
             case parts.ApprovalAsked():
@@ -108,17 +109,16 @@ class UIMessageStream:
 
     def _event(self, part: parts.AnswerPart) -> Iterator[UIChunk]:
         match part:
-            case parts.FileWritten():
-                url = f"{self._files}/{part.file.name}"
-                yield {"type": "file", "url": url, "mediaType": part.file.mime_type}
+            case Artifact():
+                yield {"type": "file", "url": f"{self._files}/{part.name}", "mediaType": part.mime_type}
             case parts.OutputGiven():
                 data = {"agent": part.agent, "value": part.value}
                 yield {"type": "data-output", "id": f"output-{part.step_id}", "data": data}
             case parts.StateChanged():
                 yield {"type": "data-state", "data": part.changes}
-            case parts.Steered():
-                said = [{"type": "text", "text": part.step.text}]
-                yield {"type": "steering-message", "id": part.step.step_id, "parts": said}
+            case TaskStep():
+                said = [{"type": "text", "text": part.text}]
+                yield {"type": "steering-message", "id": part.step_id, "parts": said}
             case AgentHandedOff():
                 data = {"from": part.from_agent, "to": part.to_agent, "reason": part.reason}
                 yield {"type": "data-handoff", "data": data}
@@ -129,22 +129,8 @@ class UIMessageStream:
             case _:
                 pass
 
-    def _call(self, call: ToolCall, by_client: bool) -> UIChunk:
-        name = call.tool_name.removeprefix(CLIENT_PREFIX)
-        about = {"toolCallId": self._shown(call.id), "toolName": name, "input": call.args}
-        return {"type": "tool-input-available", **about, **({} if by_client else _BY_WORKER)}
-
-    def _result(self, result: ToolResult) -> UIChunk:
-        call_id = self._shown(result.tool_call_id)
-        if result.is_error:
-            return {"type": "tool-output-error", "toolCallId": call_id, "errorText": result.error or "error"}
-        return {"type": "tool-output-available", "toolCallId": call_id, "output": result.result}
-
     def _shown(self, call_id: str) -> str:
-        return shown_call_id(call_id, self._answer.head.task_id)
-
-
-_BY_WORKER = {"providerExecuted": True, "dynamic": True}
+        return shown_call_id(call_id, self.answer.head.task_id)
 
 
 def _finish(reason: str, metadata: dict[str, Any]) -> UIChunk:

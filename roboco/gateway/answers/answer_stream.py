@@ -1,15 +1,15 @@
 """answer_stream: the stream of a task as the parts of an answer to a message of a chat. Pure: no I/O, no clock.
 
-    agent chosen ─► AgentBegan     text, reasoning ─► TextPiece, ReasoningPiece     turn restarts ─► Voided
-    step ─► CallMade, FileWritten, OutputGiven, AgentEnded     results ─► CallReturned, CallDenied
-    message while agents work ─► Steered     the task waits or ends ─► settled
+    agent chosen ─► AgentBegan     text, reasoning ─► Piece     turn restarts ─► Voided
+    step ─► CallMade, Artifact, OutputGiven, AgentEnded     results ─► CallReturned, CallDenied
+    message while agents work ─► its step     the task waits or ends ─► settled
 
 Which texts are void, and where an answer begins and ends, `ResponseStream` knows: all protocols agree on it.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from roboco.domain.decision.tool_answers import is_client_call
 from roboco.domain.history.part import Artifact, ToolCall, ToolResult
@@ -46,17 +46,10 @@ class AgentBegan:
 
 
 @dataclass(frozen=True)
-class TextPiece:
-    """A piece of the text with this id."""
+class Piece:
+    """A piece of the text, or of the reasoning, with this id."""
 
-    id: str
-    text: str
-
-
-@dataclass(frozen=True)
-class ReasoningPiece:
-    """A piece of the reasoning with this id."""
-
+    kind: Literal["text", "reasoning"]
     id: str
     text: str
 
@@ -77,13 +70,6 @@ class CallMade:
 
     call: ToolCall
     by_client: bool
-
-
-@dataclass(frozen=True)
-class FileWritten:
-    """A step names a file of the workspace."""
-
-    file: Artifact
 
 
 @dataclass(frozen=True)
@@ -130,32 +116,25 @@ class ApprovalAsked:
     call_id: str
 
 
-@dataclass(frozen=True)
-class Steered:
-    """Another client has sent a message while the agents worked."""
-
-    step: TaskStep
-
-
 AnswerPart = (
     Begun
     | AgentBegan
-    | TextPiece
-    | ReasoningPiece
+    | Piece
     | PartsEnded
     | Voided
     | CallMade
-    | FileWritten
+    | Artifact
     | OutputGiven
     | StateChanged
     | AgentEnded
     | CallReturned
     | CallDenied
     | ApprovalAsked
-    | Steered
+    | TaskStep
     | AgentHandedOff
     | SubTaskStarted
 )
+"""A file is one that a step names. A step is a message that another client has sent while the agents worked."""
 
 
 class AnswerStream:
@@ -239,7 +218,7 @@ class AnswerStream:
                 if item.type == "text_part_delta":
                     yield from self._begin_turn(item.data.step_id, item.data.agent_name)
                 yield from self._begin_part(event.fields["item_id"])
-                yield TextPiece(self._open, event.fields["delta"])
+                yield Piece("text", self._open, event.fields["delta"])
             case "response.output_item.done", "message" if event.void:
                 yield from self._void()
             case "response.output_item.done", "message":
@@ -259,7 +238,7 @@ class AnswerStream:
             case "reasoning_delta":
                 yield from self._begin_turn(item.data.step_id, item.data.agent_name)
                 yield from self._begin_part(f"{item.data.step_id}-{item.data.attempt}")
-                yield ReasoningPiece(self._open, item.data.text)
+                yield Piece("reasoning", self._open, item.data.text)
             case "step_final":
                 yield from self._committed(item.data.step)
             case "tool_result_part":
@@ -306,11 +285,11 @@ class AnswerStream:
         else:
             yield from self._end_turn()
         if step.agent_name == USER and step.seq > self._begin:
-            yield Steered(step)
+            yield step
         for result in step.results:
             yield from self._returned(result)
         yield from map(CallDenied, sorted(step.denied_calls))
-        yield from map(FileWritten, step.artifacts if step.agent_name != USER else ())
+        yield from step.artifacts if step.agent_name != USER else ()
         if changes := step.metadata.get(STATE):
             yield StateChanged(changes)
         if is_answer(step):

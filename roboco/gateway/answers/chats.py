@@ -2,7 +2,7 @@
 
     no task of the chat ──────────────────────► new task, with the earlier messages as its history
     answers and decisions in the last message ─► the calls that wait for them
-    message after the newest answer ──────────► sent to its task, also while that works
+    message after the newest answer ──────────► sent to its task, also while that works, or to a fork after its end
     message after an older answer, or again ──► a branch: the next task of the chat
 
 A client sends all messages with each request. Of a chat with a task only the last one counts: the history has the rest.
@@ -12,29 +12,36 @@ twice has two branches.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.ids import qualified_id
-from roboco.errors import Erased, UsageError
+from roboco.errors import AlreadyEnded, Erased, StateConflict, UsageError
 from roboco.gateway.answers.ids import ITEM_PREFIX, first_task_id, response_of, task_id_of_branch
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.idempotency import is_stored
+from roboco.gateway.idempotency import NewTaskId, is_stored
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
-from roboco.gateway.openai.ids import ResponseId, shown_task_id
+from roboco.gateway.openai.ids import ResponseId
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
+from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Answer, Decided, Entry, Returned, Said, Turn, turn_of
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem, not_found
+from roboco.gateway.problem import Problem, not_found, unavailable
+from roboco.gateway.teams import team_of_fork
 
 MAX_BRANCHES: Final = 1000
 """The most tasks of a chat."""
+_POWERS: Final = [2**power for power in range(MAX_BRANCHES.bit_length())]
+GROWTH_PAUSES: Final = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0)
+"""Seconds before each look for a task that another message begins."""
 Message = dict[str, Any]
 
 
@@ -77,17 +84,30 @@ async def chat_of_task(gateway: Gateway, caller: Principal, first: str) -> Chat:
     return Chat(gateway, caller, first, await gateway.calls.reads.run(_count, gateway, caller, first))
 
 
-async def grown(chat: Chat) -> Chat | None:
-    """Return the chat with the task that another request begins at this moment, or None after 0.75 s.
+async def unless_taken(creating: Awaitable[AcceptedTurn]) -> AcceptedTurn | None:
+    """Return the turn with which a new task begins, or None if another message has the id of the task."""
+    try:
+        return await creating
+    except (StateConflict, Erased):
+        return None
+    except Problem as problem:
+        if problem.code != accepting.KEY_REUSED:
+            raise
+        return None
 
-    The first step of a task makes its id known, and the summary, by which tasks are counted, follows.
+
+async def grown(chat: Chat) -> Chat:
+    """Return the chat with the task that another message begins at this moment.
+
+    The first files of a task make its id known, and the summary, by which tasks are counted, follows. Raise Problem
+    `unavailable` if it does not: that message, sent again, completes its task.
     """
-    for pause in (0.0, 0.05, 0.2, 0.5):
+    for pause in GROWTH_PAUSES:
         await asyncio.sleep(pause)
         now = await chat_of_task(chat.gateway, chat.caller, chat.first)
         if now.tasks > chat.tasks:
             return now
-    return None
+    raise unavailable("another message begins the next task of the chat")
 
 
 def _count(gateway: Gateway, caller: Principal, first: str) -> int:
@@ -100,13 +120,8 @@ def _count(gateway: Gateway, caller: Principal, first: str) -> int:
             return isinstance(error, Erased)
         return True
 
-    known, unknown = 0, 1
-    while unknown <= MAX_BRANCHES and exists(unknown):
-        known, unknown = unknown, unknown * 2
-    while unknown - known > 1:
-        middle = (known + unknown) // 2
-        known, unknown = (middle, unknown) if exists(middle) else (known, middle)
-    return known
+    unknown = next((number for number in _POWERS if not exists(number)), MAX_BRANCHES + 1)
+    return bisect_left(range(unknown), True, unknown // 2 + 1, key=lambda number: not exists(number)) - 1
 
 
 @dataclass(frozen=True)
@@ -122,6 +137,28 @@ class _ChatRepetition(Repetition):
     def item_id(self, task_id: str, position: int) -> str:
         """Return the id of the message of this request."""
         return f"{ITEM_PREFIX}{super().item_id(task_id, position)}"
+
+
+def chat_request(
+    gateway: Gateway,
+    caller: Principal,
+    team: str,
+    tools: Iterable[dict[str, Any]],
+    message_options: dict[str, Any],
+    **task_options: Any,
+) -> TurnRequest:
+    """Return the request of a chat, whose turn follows. `tools` are those that the client runs."""
+    functions = client_tools([{"type": "function", **tool} for tool in tools], nested=False)
+    return TurnRequest(
+        gateway=gateway,
+        caller=caller,
+        repetition=Repetition(caller, "", None, 0, 0.0),
+        team=team,
+        turn=Turn(),
+        immediate=True,
+        task_options={"conversation": True, **task_options},
+        message_options={**message_options, **({"client_tools": functions} if functions else {})},
+    )
 
 
 async def accept(
@@ -152,15 +189,9 @@ async def _accept_in_branch(
     branches = [chat.newest] if chat.tasks > 1 and not again else []
     for branch in (*branches, chat.next):
         request = replace(request, repetition=replace(repetition, next_task=branch))
-        try:
-            return await _accept_message(request, chat, previous, again)
-        except (Problem, Erased) as error:  # the newest branch may be erased
-            if isinstance(error, Problem) and error.code != accepting.KEY_REUSED:
-                raise
-            refused = error
-    if (now := await grown(chat)) is None:
-        raise refused
-    return await _accept_in_branch(request, repetition, now, previous, again)
+        if (accepted := await unless_taken(_accept_message(request, chat, previous, again))) is not None:
+            return accepted
+    return await _accept_in_branch(request, repetition, await grown(chat), previous, again)
 
 
 async def _accept_message(request: TurnRequest, chat: Chat, previous: ResponseId | None, again: bool) -> AcceptedTurn:
@@ -177,22 +208,38 @@ async def _accept_message(request: TurnRequest, chat: Chat, previous: ResponseId
 
 async def _accept_first(request: TurnRequest, chat: Chat, again: bool) -> AcceptedTurn:
     """Submit the first message of a chat, or find its task. If it differs, or is sent again, it has another task."""
-    if not again:
-        try:
-            return await accepting.accept_new(request, chat.first)
-        except Problem as problem:
-            if problem.code != accepting.KEY_REUSED:
-                raise
+    if not again and (accepted := await unless_taken(accepting.accept_new(request, chat.first))) is not None:
+        return accepted
     return await accepting.accept_new(request, request.repetition.new_task_id())
 
 
 async def _send_to_newest(request: TurnRequest, chat: Chat) -> AcceptedTurn:
-    """Send the message to the newest task, which may be at work: its agents read it after their step."""
-    return await send_to_task(request, await chat.gateway.task(chat.caller, chat.newest))
+    """Send the message to the newest task, which may be at work, or to a fork of it if it has ended."""
+    task = await chat.gateway.task(chat.caller, chat.newest)
+    with suppress(AlreadyEnded):
+        return await send_to_task(request, task)
+    item_id = request.repetition.item_id(chat.caller.task_id(chat.next), 0)
+    if (accepted := await unless_taken(fork_ended(request, task, chat, item_id))) is not None:
+        return accepted
+    return await _send_to_newest(request, await grown(chat))
+
+
+async def fork_ended(request: TurnRequest, task: Task, chat: Chat, item_id: str) -> AcceptedTurn:
+    """Begin the next task of the chat with the message, after the steps of its newest one."""
+    caller = chat.caller
+    caller.require(Scope.CONTROL)
+    new = NewTaskId(caller.task_id(chat.next), repeatable=True)
+
+    def branch_off() -> Task:
+        team = team_of_fork(caller, task.team())
+        options: dict[str, Any] = {"task_id": new.task_id, "item_id": item_id, **request.of_message}
+        return task.fork(None, request.turn.prompt, team=team, **options)
+
+    return AcceptedTurn(await chat.gateway.create_task(caller, new, branch_off), ResponseStart(item_id=item_id))
 
 
 async def send_to_task(request: TurnRequest, task: Task) -> AcceptedTurn:
-    """Send the message to a task that is open."""
+    """Send the message to a task, whose agents read it after their step. Raise AlreadyEnded if it has ended."""
     gateway, caller = request.gateway, request.caller
     caller.require(Scope.CONTROL)
     item_id = request.item_id(task, 0)
@@ -272,8 +319,3 @@ def entries_of(messages: Sequence[Message]) -> Iterator[Entry]:
 
 def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
-
-
-def named_task(caller: Principal, task: Task) -> str:
-    """Return the id of the task, as its caller names it."""
-    return shown_task_id(caller, task.task_id)

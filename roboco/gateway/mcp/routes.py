@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.auth import ProtectedResourceMetadata
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -77,14 +78,10 @@ class McpEndpoint:
         issuer = self._gateway.settings.oidc_issuer
         if issuer is None:
             return problem_response(not_found("no OIDC provider is set up", "send a key of `roboco keys create`"))
-        return JSONResponse(
-            {
-                "resource": f"{_base(request)}{PATH}",
-                "authorization_servers": [issuer],
-                "bearer_methods_supported": ["header"],
-                "resource_name": "Roboco",
-            }
+        document = ProtectedResourceMetadata.model_validate(
+            {"resource": f"{_base(request)}{PATH}", "authorization_servers": [issuer], "resource_name": "Roboco"}
         )
+        return JSONResponse(document.model_dump(mode="json", exclude_none=True))
 
     def routes(self) -> list[Route]:
         """Return the routes. A GET would open a stream on which nothing is ever sent."""

@@ -18,7 +18,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from roboco.client.task import Task
 from roboco.domain.task_summary import TaskSummary
@@ -32,7 +32,8 @@ from roboco.gateway.mcp.team_tools import (
     approval_form,
     error_result,
     errors_of_requests,
-    result_of_call,
+    list_templates,
+    result_now,
     shows_forms,
 )
 from roboco.gateway.openai.ids import shown_task_id
@@ -46,8 +47,22 @@ _POLL_MILLISECONDS: Final = 1000
 def mcp_server(gateway: Gateway, find_caller: FindCaller) -> Server[Any]:
     """Return the MCP server. `find_caller` returns the caller of a request."""
     tools = TeamTools(gateway, find_caller)
-    server = tools.server(version("roboco"))
-    TaskExtension(tools).register(server)
+    server: Server[Any] = Server(
+        "roboco",
+        version=version("roboco"),
+        instructions=f"Each tool is a team of agents. {TASK_TOOL} reads, continues and stops its tasks.",
+        on_list_tools=tools.list_tools,
+        on_list_resources=tools.list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=tools.read_resource,
+    )
+    server.middleware.append(errors_of_requests)
+    extension = TaskExtension(tools)
+    server.extensions[EXTENSION] = {}
+    server.add_request_handler("tools/call", mcp.CallToolRequestParams, extension.call)
+    server.add_request_handler("tasks/get", _TaskParams, extension.get)
+    server.add_request_handler("tasks/update", _UpdateParams, extension.update)
+    server.add_request_handler("tasks/cancel", _TaskParams, extension.cancel)
     return server
 
 
@@ -66,40 +81,33 @@ class TaskExtension:
         self._tools = tools
         self._calls = tools.gateway.calls
 
-    def register(self, server: Server[Any]) -> None:
-        """Let the server answer them."""
-        server.extensions[EXTENSION] = {}
-        server.add_request_handler("tools/call", mcp.CallToolRequestParams, self._call)
-        server.add_request_handler("tasks/get", _TaskParams, self._get)
-        server.add_request_handler("tasks/update", _UpdateParams, self._update)
-        server.add_request_handler("tasks/cancel", _TaskParams, self._cancel)
-
-    async def _call(self, ctx: Context, params: mcp.CallToolRequestParams) -> mcp.Result | dict[str, Any]:
+    async def call(self, ctx: Context, params: mcp.CallToolRequestParams) -> mcp.Result | dict[str, Any]:
+        """Return the new task of a client that follows tasks, or the answer of the tool."""
         if params.name == TASK_TOOL or not _is_named(ctx):
             return await self._tools.call_tool(ctx, params)
         try:
             caller = await self._tools.caller(ctx, Scope.READ)
             task = await self._tools.begin(caller, params)
             summary = await self._calls.reads.run(task.summary)
-        except (Problem, RobocoError) as error:
+        except (Problem, RobocoError, ValidationError) as error:
             return error_result(error)
         return {"resultType": "task", **_fields(caller, summary), "status": "working"}
 
-    async def _get(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
+    async def get(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
+        """Return a task with what it waits for, or its result."""
         caller, task = await self._task(ctx, params, Scope.READ)
-        with errors_of_requests():
-            return await self._calls.histories.run(_detailed, caller, task, shows_forms(ctx))
+        return await self._calls.histories.run(_detailed, caller, task, shows_forms(ctx))
 
-    async def _update(self, ctx: Context, params: _UpdateParams) -> dict[str, Any]:
+    async def update(self, ctx: Context, params: _UpdateParams) -> dict[str, Any]:
+        """Bring decisions to a task."""
         caller, task = await self._task(ctx, params, Scope.APPROVE)
-        with errors_of_requests():
-            await self._tools.decide(caller, task, params.input_responses)
+        await self._tools.decide(caller, task, params.input_responses)
         return {}
 
-    async def _cancel(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
+    async def cancel(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
+        """Stop a task."""
         caller, task = await self._task(ctx, params, Scope.CONTROL)
-        with errors_of_requests():
-            await self._calls.controls.run(task.stop, "stopped by an MCP client", by=caller.by)
+        await self._calls.controls.run(task.stop, "stopped by an MCP client", by=caller.by)
         return {}
 
     async def _task(self, ctx: Context, params: _TaskParams, scope: Scope) -> tuple[Principal, Task]:
@@ -111,8 +119,7 @@ class TaskExtension:
         if header is not None and decode_header_value(header) != params.task_id:
             raise MCPError(mcp.HEADER_MISMATCH, f"{MCP_NAME_HEADER} is not the taskId of the body")
         caller = await self._tools.caller(ctx, scope)
-        with errors_of_requests():
-            return caller, await self._tools.gateway.task(caller, params.task_id)
+        return caller, await self._tools.gateway.task(caller, params.task_id)
 
 
 def _is_named(ctx: Context) -> bool:
@@ -124,7 +131,7 @@ def _is_named(ctx: Context) -> bool:
 
 def _detailed(caller: Principal, task: Task, by_form: bool) -> dict[str, Any]:
     """Return the task with what it waits for, or its result. Cost: its history, once it has ended or waits."""
-    summary = task.summary()
+    summary = task.settled_summary()
     fields = _fields(caller, summary)
     if not task.is_at_rest(summary):
         return {**fields, "status": "working", "statusMessage": f"{summary.steps} steps"}
@@ -134,7 +141,7 @@ def _detailed(caller: Principal, task: Task, by_form: bool) -> dict[str, Any]:
         return {**fields, "status": "input_required", "inputRequests": forms}
     if summary.status == "cancelled":
         return {**fields, "status": "cancelled", "statusMessage": summary.reason}
-    result = result_of_call(str(fields["taskId"]), task.result(), asked)
+    result = result_now(caller, task)
     return {**fields, "status": "completed", "result": result.model_dump(by_alias=True, exclude_none=True)}
 
 

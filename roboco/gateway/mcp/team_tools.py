@@ -11,35 +11,34 @@ call: its state, which the client sends back, is the id of the task, and is chec
 
 import asyncio
 import base64
-import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import aclosing, contextmanager
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, Final, Literal, TypeVar
 
 import mcp_types as mcp
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.elicitation import render_elicitation_schema
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, ValidationError
 
 from roboco.client.task import Task
-from roboco.client.task_result import TaskResult
+from roboco.client.task_result import TaskResult, result_of
 from roboco.client.team_details import TeamDetails, team_details
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import ToolCall
-from roboco.domain.ids import qualified_id
 from roboco.domain.stream.event import AgentSelected
 from roboco.domain.stream.item import StreamItem, ToolCallItem
 from roboco.errors import RobocoError, UsageError
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.idempotency import MAX_KEY_CHARS, NewTaskId, are_answered, task_id_of_key
+from roboco.gateway.idempotency import MAX_KEY_CHARS, are_answered, new_task_id
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, not_found, problem_of
 from roboco.gateway.teams import team_of_new_task, usable_teams
 
 Context = ServerRequestContext[Any, Any]
+_Result = TypeVar("_Result")
 FindCaller = Callable[[Context], Awaitable[Principal]]
 TASK_TOOL: Final = "roboco_task"
 KEY_META: Final = "roboco/idempotency-key"
@@ -47,48 +46,54 @@ KEY_META: Final = "roboco/idempotency-key"
 MAX_RESOURCE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a resource that is read at once."""
 _PAGE: Final = 100
-_RESPONSE: Final[TypeAdapter[mcp.InputResponse]] = TypeAdapter(mcp.InputResponse)
-_RESULT: Final = {
-    "type": "object",
-    "properties": {
-        "task_id": {"type": "string"},
-        "status": {"type": "string"},
-        "reason": {"type": "string"},
-        "text": {"type": "string", "description": "The answer of the team."},
-        "output": {"description": "The typed output of the agent that wrote the text, if it has one."},
-        "waits_for": {"type": "array", "items": {"type": "object"}, "description": "Calls that wait for a person."},
-    },
-    "required": ["task_id", "status", "text"],
-}
-_ACTIONS: Final = ("status", "wait", "approve", "deny", "answer", "stop")
-_TASK_INPUT: Final = {
-    "type": "object",
-    "properties": {
-        "task_id": {"type": "string"},
-        "action": {"enum": list(_ACTIONS)},
-        "call_id": {"type": "string", "description": "The call, for approve, deny and answer."},
-        "reason": {"type": "string"},
-        "result": {"description": "The result of a call, for answer."},
-    },
-    "required": ["task_id", "action"],
-}
-_DECISION: Final = {
-    "type": "object",
-    "properties": {"approve": {"type": "boolean", "title": "Approve the call"}, "reason": {"type": "string"}},
-    "required": ["approve"],
-}
+
+
+class TeamCall(BaseModel):
+    """The message for the team, and values for its prompts."""
+
+    prompt: str = Field(description="The message for the team.")
+    context: dict[str, Any] | None = None
+
+
+class TaskCall(BaseModel):
+    """An action on a task."""
+
+    task_id: str
+    action: Literal["status", "wait", "approve", "deny", "answer", "stop"]
+    call_id: str = Field("", description="The call, for approve, deny and answer.")
+    reason: str | None = None
+    result: Any = Field(None, description="The result of a call, for answer.")
+
+
+class TeamAnswer(BaseModel):
+    """A task, as it waits or has ended."""
+
+    task_id: str
+    status: str
+    reason: str = ""
+    text: str = Field(description="The answer of the team.")
+    output: Any = Field(None, description="The typed output of the agent that wrote the text, if it has one.")
+    waits_for: list[dict[str, Any]] = Field([], description="Calls that wait for a person.")
+
+
+class ApprovalForm(BaseModel):
+    """A person's decision on a call."""
+
+    approve: bool = Field(title="Approve the call")
+    reason: str = ""
 
 
 def _team_tool(team: TeamDetails) -> mcp.Tool:
     """Return the tool of a team. Its context has the values that the team's prompts use."""
     context = team.context_schema | {"description": "Values for the templates of the team's prompts."}
-    properties = {"prompt": {"type": "string", "description": "The message for the team."}, "context": context}
-    required = ["prompt", "context"] if context.get("required") else ["prompt"]
+    schema = TeamCall.model_json_schema()
+    schema["properties"]["context"] = context
+    schema["required"] += ["context"] if context.get("required") else []
     return mcp.Tool(
         name=team.name,
         description=team.description or f"Runs the team {team.name}: {', '.join(one.name for one in team.agents)}.",
-        input_schema={"type": "object", "properties": properties, "required": required},
-        output_schema=_RESULT,
+        input_schema=schema,
+        output_schema=TeamAnswer.model_json_schema(),
     )
 
 
@@ -99,71 +104,58 @@ class TeamTools:
         self.gateway = gateway
         self._find_caller = find_caller
 
-    def server(self, version: str) -> Server[Any]:
-        """Return the MCP server."""
-        return Server(
-            "roboco",
-            version=version,
-            instructions=f"Each tool is a team of agents. {TASK_TOOL} reads, continues and stops its tasks.",
-            on_list_tools=self._list_tools,
-            on_call_tool=self.call_tool,
-            on_list_resources=self._list_resources,
-            on_list_resource_templates=self._list_templates,
-            on_read_resource=self._read_resource,
-        )
+    async def caller(self, ctx: Context, scope: Scope) -> Principal:
+        """Return the caller of a request. Raise Problem if it lacks the scope."""
+        caller = await self._find_caller(ctx)
+        caller.require(scope)
+        return caller
 
-    async def _list_tools(self, ctx: Context, _: mcp.PaginatedRequestParams | None) -> mcp.ListToolsResult:
+    async def list_tools(self, ctx: Context, _: mcp.PaginatedRequestParams | None) -> mcp.ListToolsResult:
+        """Return a tool for each team that the caller may use, and `roboco_task`."""
         caller = await self.caller(ctx, Scope.READ)
-        with errors_of_requests():
-            tools = await self.gateway.calls.reads.run(
-                lambda: [_team_tool(team_details(*one)) for one in usable_teams(self.gateway, caller)]
-            )
-        about = "Reads, waits for, decides, answers or stops a task that a team's tool has begun."
-        own = mcp.Tool(name=TASK_TOOL, description=about, input_schema=_TASK_INPUT, output_schema=_RESULT)
+        tools = await self.gateway.calls.reads.run(
+            lambda: [_team_tool(team_details(*one)) for one in usable_teams(self.gateway, caller)]
+        )
+        own = mcp.Tool(
+            name=TASK_TOOL,
+            description="Reads, waits for, decides, answers or stops a task that a team's tool has begun.",
+            input_schema=TaskCall.model_json_schema(),
+            output_schema=TeamAnswer.model_json_schema(),
+        )
         return mcp.ListToolsResult(tools=[*tools, own])
 
     async def call_tool(
         self, ctx: Context, params: mcp.CallToolRequestParams
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
+        """Return the answer of a tool, or what its task waits for."""
         try:
             caller = await self.caller(ctx, Scope.READ)
             async with self.gateway.limits.open_stream(caller):
-                if params.name != TASK_TOOL:
-                    return await self._answer(ctx, caller, await self.begin(caller, params))
-                given = params.arguments or {}
-                task = await self._act(caller, given)
-                if given.get("action") == "status":
-                    return await self.gateway.calls.reads.run(_status, caller, task)
-                answer = await self._answer(ctx, caller, task)
-                if given.get("action") == "stop" and isinstance(answer, mcp.CallToolResult):
-                    answer.is_error = False  # the action has succeeded
-                return answer
-        except (Problem, RobocoError) as error:
+                if params.name == TASK_TOOL:
+                    return await self._act(ctx, caller, TaskCall.model_validate(params.arguments or {}))
+                return await self._answer(ctx, caller, await self.begin(caller, params))
+        except (Problem, RobocoError, ValidationError) as error:
             return error_result(error)
 
     async def begin(self, caller: Principal, params: mcp.CallToolRequestParams) -> Task:
         """Return the task of a call: a new one, one that it continues, or that of the same call before its answers."""
-        gateway, given = self.gateway, params.arguments or {}
+        gateway = self.gateway
         if params.request_state is not None:
-            with errors_of_requests():
-                caller.require(Scope.APPROVE)
-                task = await gateway.task(caller, params.request_state)
+            caller.require(Scope.APPROVE)
+            task = await gateway.task(caller, params.request_state)
             await self.decide(caller, task, params.input_responses or {})
             return task
-        prompt, context = given.get("prompt"), given.get("context")
-        if not isinstance(prompt, str) or not isinstance(context or {}, dict):
-            raise UsageError("send a text `prompt`, and `context` as an object or not at all")
+        given = TeamCall.model_validate(params.arguments or {})
         caller.require(Scope.SUBMIT)
         key = (params.meta or {}).get(KEY_META)
         if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY_CHARS):
             raise UsageError(f"{KEY_META} must be a text of 1 to {MAX_KEY_CHARS} characters")
-        named = f"mcp_{uuid.uuid4().hex}" if key is None else task_id_of_key(caller.tenant or "", key, "mcp")
-        new = NewTaskId(qualified_id(caller.tenant, named), repeatable=key is not None)
+        new = new_task_id(caller.tenant, None, key, "mcp")
 
         def submit() -> Task:
             team = team_of_new_task(gateway, caller, new, params.name)
             return gateway.orchestrator.run(
-                team, prompt, context=context or {}, task_id=new.task_id, tenant=caller.tenant, by=caller.by
+                team, given.prompt, context=given.context or {}, task_id=new.task_id, tenant=caller.tenant, by=caller.by
             )
 
         return await gateway.create_task(caller, new, submit)
@@ -171,45 +163,47 @@ class TeamTools:
     async def decide(self, caller: Principal, task: Task, responses: Mapping[str, Any]) -> None:
         """Bring the responses to the calls that wait for a decision. The others are ignored."""
         for call in await self.gateway.calls.reads.run(lambda: task.pending_actions().unapproved()):
-            if call.id not in responses:
-                continue
-            response = _RESPONSE.validate_python(responses[call.id])
-            accepted = isinstance(response, mcp.ElicitResult) and response.action == "accept"
-            said = (response.content or {}) if isinstance(response, mcp.ElicitResult) else {}
-            decide = task.approve if accepted and said.get("approve") is True else task.deny
-            reason = str(said.get("reason") or "")
-            await self.gateway.calls.controls.run(decide, call.id, reason=reason, by=caller.by)
+            if call.id in responses:
+                answer = mcp.ElicitResult.model_validate(responses[call.id])
+                accepted = answer.action == "accept"
+                said = ApprovalForm.model_validate(answer.content) if accepted else ApprovalForm(approve=False)
+                decide = task.approve if said.approve else task.deny
+                await self.gateway.calls.controls.run(decide, call.id, reason=said.reason, by=caller.by)
 
-    async def _act(self, caller: Principal, given: dict[str, Any]) -> Task:
-        """Carry out the action of `roboco_task`, and return its task."""
-        task = await self.gateway.task(caller, str(given.get("task_id")))
-        controls, call_id = self.gateway.calls.controls, str(given.get("call_id"))
-        match given.get("action"):
-            case "status" | "wait":
+    async def _act(
+        self, ctx: Context, caller: Principal, call: TaskCall
+    ) -> mcp.CallToolResult | mcp.InputRequiredResult:
+        """Carry out the action of `roboco_task`, and return the answer of its task."""
+        task = await self.gateway.task(caller, call.task_id)
+        controls = self.gateway.calls.controls
+        match call.action:
+            case "status":
+                answer = await self.gateway.calls.histories.run(result_now, caller, task)
+                return answer.model_copy(update={"is_error": False})
+            case "wait":
                 pass
-            case "approve" | "deny" as action:
+            case "approve" | "deny":
                 caller.require(Scope.APPROVE)
-                decide = task.approve if action == "approve" else task.deny
-                await controls.run(decide, call_id, reason=str(given.get("reason") or ""), by=caller.by)
+                decide = task.approve if call.action == "approve" else task.deny
+                await controls.run(decide, call.call_id, reason=call.reason or "", by=caller.by)
             case "answer":
                 caller.require(Scope.CONTROL)
-                await self.gateway.admit_message(caller, lambda: are_answered(task, [call_id]))
-                await controls.run(task.answer, call_id, given.get("result"), by=caller.by)
+                await self.gateway.admit_message(caller, lambda: are_answered(task, [call.call_id]))
+                await controls.run(task.answer, call.call_id, call.result, by=caller.by)
             case "stop":
                 caller.require(Scope.CONTROL)
-                await controls.run(task.stop, str(given.get("reason") or "stopped by an MCP client"), by=caller.by)
-            case other:
-                raise UsageError(f"action {other!r} is none of {', '.join(_ACTIONS)}")
-        return task
+                await controls.run(task.stop, call.reason or "stopped by an MCP client", by=caller.by)
+        found = await self._answer(ctx, caller, task)
+        if call.action == "stop" and isinstance(found, mcp.CallToolResult):
+            found.is_error = False  # the action has succeeded
+        return found
 
     async def _answer(
         self, ctx: Context, caller: Principal, task: Task
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Follow the task with progress until it waits or has ended. Return its answer, or what it waits for."""
-        progress = await self._until_exit(caller, task, self._follow(ctx, task))
-        result = await task.aresult()
-        pending = await self.gateway.calls.reads.run(task.pending_actions)
-        unapproved = await self.gateway.calls.reads.run(pending.unapproved)
+        progress, result = await self._until_exit(caller, task, self._follow(ctx, task))
+        unapproved = await self.gateway.calls.reads.run(lambda: task.pending_actions().unapproved())
         shown = shown_task_id(caller, task.task_id)
         if unapproved and shows_forms(ctx):
             return mcp.InputRequiredResult(
@@ -218,7 +212,7 @@ class TeamTools:
         await ctx.session.report_progress(progress + 1, None, str(result.status))
         return result_of_call(shown, result, unapproved)
 
-    async def _until_exit(self, caller: Principal, task: Task, work: Coroutine[Any, Any, int]) -> int:
+    async def _until_exit(self, caller: Principal, task: Task, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Return the result of the work. Raise Problem at the exit of this process: the task goes on."""
         working, exits = asyncio.ensure_future(work), asyncio.ensure_future(self.gateway.closing.wait())
         try:
@@ -231,8 +225,8 @@ class TeamTools:
             working.cancel()
             exits.cancel()
 
-    async def _follow(self, ctx: Context, task: Task) -> int:
-        """Report the progress of the task until it waits or has ended. Return the number of reports."""
+    async def _follow(self, ctx: Context, task: Task) -> tuple[int, TaskResult]:
+        """Report the progress of the task until it waits or has ended. Return the number of reports, and the result."""
         progress = 0
         async with aclosing(task.astream()) as items:
             async for item in items:
@@ -242,15 +236,15 @@ class TeamTools:
                 waits = item.type == "event_status" and item.data.status.waiting
                 if waits and await self.gateway.calls.reads.run(task.is_at_rest):
                     break
-        return progress
+        return progress, await task.aresult()
 
-    async def _list_resources(self, ctx: Context, params: mcp.PaginatedRequestParams | None) -> mcp.ListResourcesResult:
+    async def list_resources(self, ctx: Context, params: mcp.PaginatedRequestParams | None) -> mcp.ListResourcesResult:
+        """Return a page of the histories of tasks, the latest change first."""
         caller = await self.caller(ctx, Scope.READ)
         cursor = (params.cursor if params is not None else None) or ""
-        with errors_of_requests():
-            page = await self.gateway.calls.reads.run(
-                lambda: self.gateway.orchestrator.task_page(limit=_PAGE, cursor=cursor, tenant=caller.tenant)
-            )
+        page = await self.gateway.calls.reads.run(
+            lambda: self.gateway.orchestrator.task_page(limit=_PAGE, cursor=cursor, tenant=caller.tenant)
+        )
         entries = [one for one in page.entries if caller.teams is None or one.team in caller.teams]
         resources = [
             mcp.Resource(
@@ -263,47 +257,42 @@ class TeamTools:
         ]
         return mcp.ListResourcesResult(resources=resources, next_cursor=page.cursor or None)
 
-    async def _list_templates(
-        self, ctx: Context, _: mcp.PaginatedRequestParams | None
-    ) -> mcp.ListResourceTemplatesResult:
-        await self.caller(ctx, Scope.READ)
-        history = mcp.ResourceTemplate(uri_template="roboco://{task_id}/history", name="history")
-        files = mcp.ResourceTemplate(uri_template="roboco://{task_id}/files/{name}", name="file")
-        return mcp.ListResourceTemplatesResult(resource_templates=[history, files])
-
-    async def _read_resource(self, ctx: Context, params: mcp.ReadResourceRequestParams) -> mcp.ReadResourceResult:
+    async def read_resource(self, ctx: Context, params: mcp.ReadResourceRequestParams) -> mcp.ReadResourceResult:
+        """Return a history, or a file."""
         caller = await self.caller(ctx, Scope.READ)
         uri = str(params.uri)
         task_id, _, place = uri.removeprefix("roboco://").partition("/")
-        with errors_of_requests({"uri": uri}):
-            task = await self.gateway.task(caller, task_id)
-            if place == "history":
-                text = await self.gateway.calls.histories.run(_history, task)
-                return mcp.ReadResourceResult(contents=[mcp.TextResourceContents(uri=uri, text=text)])
-            if place.startswith("files/"):
-                data = await self.gateway.calls.files.run(_file, task, place.removeprefix("files/"))
-                blob = base64.b64encode(data).decode()
-                return mcp.ReadResourceResult(contents=[mcp.BlobResourceContents(uri=uri, blob=blob)])
-            raise not_found(f"no resource {uri[:200]!r}", "use roboco://TASK/history or /files/NAME")
-
-    async def caller(self, ctx: Context, scope: Scope) -> Principal:
-        with errors_of_requests():
-            caller = await self._find_caller(ctx)
-            caller.require(scope)
-        return caller
+        task = await self.gateway.task(caller, task_id)
+        if place == "history":
+            text = await self.gateway.calls.histories.run(_history, task)
+            return mcp.ReadResourceResult(contents=[mcp.TextResourceContents(uri=uri, text=text)])
+        if place.startswith("files/"):
+            data = await self.gateway.calls.files.run(_file, task, place.removeprefix("files/"))
+            blob = base64.b64encode(data).decode()
+            return mcp.ReadResourceResult(contents=[mcp.BlobResourceContents(uri=uri, blob=blob)])
+        raise not_found(f"no resource {uri[:200]!r}", "use roboco://TASK/history or /files/NAME")
 
 
-@contextmanager
-def errors_of_requests(data: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Raise MCPError, with the data, for an error of the block."""
+async def list_templates(_: Context, __: mcp.PaginatedRequestParams | None) -> mcp.ListResourceTemplatesResult:
+    """Return the forms of the addresses of resources."""
+    history = mcp.ResourceTemplate(uri_template="roboco://{task_id}/history", name="history")
+    files = mcp.ResourceTemplate(uri_template="roboco://{task_id}/files/{name}", name="file")
+    return mcp.ListResourceTemplatesResult(resource_templates=[history, files])
+
+
+async def errors_of_requests(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Raise MCPError, with the resource that the request names, for an error of a request."""
     try:
-        yield
+        return await call_next(ctx)
     except (Problem, RobocoError) as error:
-        raise MCPError(mcp.INVALID_PARAMS, _error_text(error), data) from None
+        named = {name: value for name, value in (ctx.params or {}).items() if name == "uri"}
+        raise MCPError(mcp.INVALID_PARAMS, _error_text(error), named or None) from None
 
 
-def _error_text(error: Problem | RobocoError) -> str:
+def _error_text(error: Problem | RobocoError | ValidationError) -> str:
     """Return what is wrong, without addresses of servers, and the remedy."""
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:20])
     problem = problem_of(error)
     return f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
 
@@ -314,7 +303,7 @@ def shows_forms(ctx: Context) -> bool:
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and named is not None and named.elicitation is not None
 
 
-def error_result(error: Problem | RobocoError) -> mcp.CallToolResult:
+def error_result(error: Problem | RobocoError | ValidationError) -> mcp.CallToolResult:
     """Return the result of a call that was refused."""
     return mcp.CallToolResult(content=[mcp.TextContent(text=_error_text(error))], is_error=True)
 
@@ -322,34 +311,36 @@ def error_result(error: Problem | RobocoError) -> mcp.CallToolResult:
 def approval_form(call: ToolCall) -> mcp.ElicitRequest:
     """Return the form by which a person decides on a call."""
     message = f"{call.tool_name}({canonical_json(call.args)[:2000]}) needs an approval."
-    return mcp.ElicitRequest(params=mcp.ElicitRequestFormParams(message=message, requested_schema=_DECISION))
+    schema = render_elicitation_schema(ApprovalForm)
+    return mcp.ElicitRequest(params=mcp.ElicitRequestFormParams(message=message, requested_schema=schema))
+
+
+def result_now(caller: Principal, task: Task) -> mcp.CallToolResult:
+    """Return the task as it is. Cost: its history. It waits for no further step, also if the task goes on meanwhile."""
+    result = result_of(task.settled_summary(), list(task.steps()))
+    return result_of_call(shown_task_id(caller, task.task_id), result, task.pending_actions().unapproved())
 
 
 def result_of_call(task_id: str, result: TaskResult, unapproved: list[ToolCall]) -> mcp.CallToolResult:
     """Return the result of a team's tool: the task, as it waits or has ended."""
     waits = [{"call_id": call.id, "tool": call.tool_name, "args": call.args} for call in unapproved]
-    structured = {
-        "task_id": task_id,
-        "status": str(result.status),
-        "reason": result.reason,
-        "text": result.text,
-        "output": result.output,
-        **({"waits_for": waits} if waits else {}),
-    }
     failed = result.status in ("failed", "goals_failed", "cancelled") or result.turn_failed
-    text = f"{result.status}: {result.reason}" if failed else result.text
     if waits:
         text = f"The task {task_id} waits for an approval: decide it with {TASK_TOOL}, action approve or deny."
-    content: list[Any] = [mcp.TextContent(text=text or f"The task {task_id} is {result.status}.")]
-    return mcp.CallToolResult(content=content, structured_content=structured, is_error=failed)
-
-
-def _status(caller: Principal, task: Task) -> mcp.CallToolResult:
-    summary = task.summary()
-    shown = shown_task_id(caller, task.task_id)
-    structured = {"task_id": shown, "status": str(summary.status), "reason": summary.reason, "text": ""}
-    text = f"{summary.status}: {summary.reason}" if summary.reason else str(summary.status)
-    return mcp.CallToolResult(content=[mcp.TextContent(text=text)], structured_content=structured)
+    elif result.status in ("completed", "user_turn") and not failed and result.text:
+        text = result.text
+    else:
+        text = f"{result.status}: {result.reason}" if result.reason else f"The task {task_id} is {result.status}."
+    structured = TeamAnswer(
+        task_id=task_id,
+        status=result.status,
+        reason=result.reason,
+        text=result.text,
+        output=result.output,
+        waits_for=waits,
+    )
+    content: list[Any] = [mcp.TextContent(text=text)]
+    return mcp.CallToolResult(content=content, structured_content=structured.model_dump(), is_error=failed)
 
 
 def _progress(item: StreamItem) -> str | None:

@@ -13,14 +13,13 @@ from typing import Any, ClassVar
 
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.streams.ending import Ending
-from roboco.gateway.streams.form import Form
+from roboco.gateway.streams.form import ServerSentEvents, Source
 from roboco.gateway.streams.live_response import LiveResponse, OnDisconnect
 
 
-class OpenAIEvents:
+class OpenAIEvents(ServerSentEvents):
     """The form of the frames. They have no places: a client resumes by the numbers of events."""
 
-    media_type: ClassVar[str] = "text/event-stream"
     resumes_by_itself: ClassVar[bool] = False
 
     @staticmethod
@@ -34,20 +33,15 @@ class OpenAIEvents:
         return f"event: {kind}\ndata: {data}\n\n".encode() if kind else f"data: {data}\n\n".encode()
 
     @staticmethod
-    def ping(place: str) -> bytes:
-        """Return a comment."""
-        return b": ping\n\n"
-
-    @staticmethod
     def end(place: str, ending: Ending) -> bytes:
         """Return nothing: the last event was the answer's."""
         return b""
 
 
-class Frames:
+class Frames(Source[bytes]):
     """Frames as the source of a stream."""
 
-    form: type[Form] = OpenAIEvents
+    form = OpenAIEvents
 
     def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:
         self._frames = frames
@@ -59,14 +53,6 @@ class Frames:
     def frame(self, item: bytes) -> bytes:
         """Return the frame."""
         return item
-
-    def take_unsent_place(self) -> str:
-        """Return ""."""
-        return ""
-
-    def last_place(self, _: Ending) -> str:
-        """Return ""."""
-        return ""
 
 
 def frame(document: dict[str, Any], event: str = "") -> bytes:

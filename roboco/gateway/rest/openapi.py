@@ -7,6 +7,7 @@ of operations, and the docstrings of fields, which pydantic does not read by its
 import asyncio
 import json
 from functools import cache
+from threading import Lock
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
@@ -100,11 +101,14 @@ OPENAI_ERROR: Final[dict[str, Any]] = {
 def describe(app: FastAPI) -> None:
     """Let the application return the completed document, also at `PATH`.
 
-    It is built at its first use, in a thread: that takes seconds, in which the process serves other requests.
+    It is built at its first use, in a thread: that takes seconds, in which the process serves other requests. FastAPI
+    cannot build it in two threads at once.
     """
+    building = Lock()
 
     def document() -> dict[str, Any]:
-        app.openapi_schema = app.openapi_schema or _completed(app)
+        with building:
+            app.openapi_schema = app.openapi_schema or _completed(app)
         return app.openapi_schema
 
     @cache

@@ -1,17 +1,15 @@
-"""removal: operators erase tasks, preview the retention, and move tasks as tar files.
+"""removal: operators erase tasks, preview the retention, and export tasks as tar files.
 
     erase:  request ─► request to erase is stored ─► coordinators ─► receipt            (202 until it is complete)
     export: request ─► header, file, file, ... ─► manifest                              (one piece in memory)
-    import: body ─► temporary file ─► verified by a process ─► stored                    (nothing is stored before)
 
 All of them need the scope `operate`, without a tenant and teams. A repeated request changes nothing.
 """
 
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from typing import Annotated, Any, BinaryIO, Final, cast
+from typing import Annotated, Any, Final, cast
 
-from fastapi import Query, Request, Response
+from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
@@ -20,7 +18,6 @@ from roboco.client.options import ErasureOptions, TaskFilterOptions
 from roboco.domain.memory import MAX_OWNER_CHARS, OF_TENANT, Memory
 from roboco.domain.removal.erasure import ErasureReceipt, ForksChoice
 from roboco.domain.schema import RecordModel
-from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal
@@ -29,12 +26,9 @@ from roboco.gateway.rest.list_conditions import ListedTime, listed_time
 from roboco.gateway.rest.models import StrictInput
 from roboco.gateway.rest.parameters import MAX_WAIT, TaskId
 from roboco.gateway.rest.responses import problems
-from roboco.gateway.rest.upload_body import uploaded_body
 
 router = Endpoints("operations")
-PIECE_BYTES: Final = 1024 * 1024
-_BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
-_TAR: Final[dict[str, Any]] = {"application/x-tar": _BINARY}
+_TAR: Final[dict[str, Any]] = {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}}
 
 
 class ErasureOrder(StrictInput):
@@ -209,29 +203,6 @@ async def export_task(gateway: TheGateway, caller: Caller, task_id: TaskId) -> R
         headers={"Content-Disposition": disposition, "Cache-Control": "no-store"},
         media_type="application/x-tar",
     )
-
-
-@router.post(
-    "/operations/import",
-    response_model=TaskSummary,
-    status_code=201,
-    responses=problems(408, 409, 410),
-    openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}},
-    summary="Import a task",
-)
-async def import_task(request: Request, gateway: TheGateway, caller: Caller) -> Response:
-    """Store the task of a tar that was exported. The whole tar is verified before anything is stored."""
-    caller.require_operator()
-    body = uploaded_body(request, gateway.settings.max_upload)
-
-    def store() -> TaskSummary:
-        with tempfile.TemporaryFile() as file:
-            while piece := body.read(PIECE_BYTES):
-                file.write(piece)
-            return gateway.orchestrator.operator.import_task(cast(BinaryIO, file), by=caller.by)
-
-    summary = await gateway.calls.uploads.run(store)
-    return json_response(summary, 201, f"/v1/tasks/{summary.task_id}")
 
 
 async def _streamed(gateway: Gateway, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

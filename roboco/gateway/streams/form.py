@@ -1,4 +1,4 @@
-"""Form: the frames of a stream, as server-sent events or as lines of JSON. Pure.
+"""Form and Source: the frames of a stream, as server-sent events or as lines of JSON, and where they come from. Pure.
 
     item ─► SSE     id, event, data, blank line
          └► NDJSON  one line: {"id": ..., "type": ..., "data": ...}
@@ -8,7 +8,8 @@ by its last frame: `stream_end` with the reason `task_end`. Nothing else is the 
 itself after any other end. A reader of lines may not, so its connection breaks off there, without the end of the body.
 """
 
-from typing import ClassVar, Final, Protocol
+from collections.abc import AsyncGenerator
+from typing import ClassVar, Final, Generic, TypeVar
 
 from roboco.gateway.streams.ending import Ending
 
@@ -16,35 +17,12 @@ RETRY_DELAY: Final = 2000
 """Milliseconds after which a browser resumes a stream that was cut."""
 
 
-class Form(Protocol):
-    """The form of the frames. `kind` is an identifier, and ids have no quotes, spaces or line breaks."""
-
-    media_type: ClassVar[str]
-    resumes_by_itself: ClassVar[bool]
-    """True if every client of this form asks again after the end of a body."""
-
-    @staticmethod
-    def opening() -> bytes:
-        """Return the first bytes of a stream."""
-
-    @staticmethod
-    def frame(place: str, kind: str, data: str) -> bytes:
-        """Return the frame of an item: its id, its type, and its data in JSON."""
-
-    @staticmethod
-    def ping(place: str) -> bytes:
-        """Return a frame without an item. If `place` is not empty, a client resumes there."""
-
-    @staticmethod
-    def end(place: str, ending: Ending) -> bytes:
-        """Return the last frame."""
-
-
 class ServerSentEvents:
-    """The form of `text/event-stream`."""
+    """The form of `text/event-stream`. `kind` is an identifier, and ids have no quotes, spaces or line breaks."""
 
     media_type: ClassVar[str] = "text/event-stream"
     resumes_by_itself: ClassVar[bool] = True
+    """True if every client of this form asks again after the end of a body."""
 
     @staticmethod
     def opening() -> bytes:
@@ -95,3 +73,44 @@ class LinesOfJson:
         """Return the last line."""
         named = f'"id":"{place}",' if place else ""
         return f'{{{named}"type":"stream_end","data":{ending.json}}}\n'.encode()
+
+
+Form = ServerSentEvents | LinesOfJson
+Streamed = TypeVar("Streamed")
+MAX_HIDDEN: Final = 200
+"""Hidden items after which a frame names the place: a client that resumes reads at most these again."""
+
+
+class Source(Generic[Streamed]):
+    """The items of a stream, and their frames."""
+
+    form: type[Form]
+    _hidden = 0
+    """Items that are hidden since a frame has named the place."""
+
+    @property
+    def place(self) -> str:
+        """The id at which the client resumes, or "" in a stream without places."""
+        return ""
+
+    def items(self) -> AsyncGenerator[Streamed | None, None]:
+        """Yield the items of the stream until its end. None is no item."""
+        raise NotImplementedError
+
+    def frame(self, item: Streamed) -> bytes:
+        """Return the frame of an item, and move the place behind it. Return b"" if the client needs none."""
+        raise NotImplementedError
+
+    def hidden_frame(self) -> bytes:
+        """Return the frame of an item that the client does not ask for: b"", or now and then one with the place."""
+        self._hidden += 1
+        return self.form.ping(self.take_unsent_place()) if self._hidden >= MAX_HIDDEN else b""
+
+    def take_unsent_place(self) -> str:
+        """Return the place if no frame has named it, else "". The next frame names it."""
+        unsent, self._hidden = self.place if self._hidden else "", 0
+        return unsent
+
+    def last_place(self, ending: Ending) -> str:
+        """Return the id of the last frame."""
+        return self.place

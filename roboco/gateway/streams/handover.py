@@ -4,7 +4,8 @@ middleware of the application ─► StreamHandover ─► router, route ─► 
                                       └──────────────────────────◄─┘ serves it
 """
 
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -12,11 +13,8 @@ HANDOVER: Final = "roboco.stream"
 """The field of an ASGI scope with the list that a stream enters."""
 
 
-class Served(Protocol):
-    """A response that can be sent after its route has returned."""
-
-    async def serve(self, receive: Receive, send: Send) -> None:
-        """Send the response."""
+Serve = Callable[[Receive, Send], Awaitable[None]]
+"""Sends a response after its route has returned."""
 
 
 class StreamHandover:
@@ -27,16 +25,16 @@ class StreamHandover:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an ASGI request."""
-        streams: list[Served] = []
+        streams: list[Serve] = []
         scope[HANDOVER] = streams
         await self._app(scope, receive, send)
         for name in [name for name in scope if name.startswith("fastapi")]:
             del scope[name]
         if streams:
-            await streams.pop().serve(receive, send)
+            await streams.pop()(receive, send)
 
 
-def hand_over(scope: Scope, stream: Served) -> bool:
+def hand_over(scope: Scope, stream: Serve) -> bool:
     """Enter the stream, which is served once its route has returned. Return False without the middleware."""
     streams: Any = scope.get(HANDOVER)
     if streams is None:

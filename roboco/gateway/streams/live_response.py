@@ -15,10 +15,10 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from contextvars import ContextVar
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from roboco.gateway.problem import Problem
 from roboco.gateway.streams.ending import Ending, StreamEnd, failed
-from roboco.gateway.streams.form import Form
+from roboco.gateway.streams.form import Source, Streamed
 from roboco.gateway.streams.handover import hand_over
 from roboco.gateway.streams.open_streams import OpenStreams
 
@@ -68,30 +68,11 @@ def abort_quietly() -> None:
     _aborted.set(True)
 
 
-Streamed = TypeVar("Streamed")
 OnDisconnect = Callable[[], Awaitable[None]]
 HEADERS: Final = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
 """Headers of every stream: no cache keeps it, and no proxy compresses or collects it."""
 MAX_UNREAD_SECONDS: Final = 1.0
 """Seconds after its end in which a stream's client has to read, before the connection is aborted."""
-
-
-class Source(Protocol[Streamed]):
-    """The items of a stream, and their frames."""
-
-    form: type[Form]
-
-    def items(self) -> AsyncGenerator[Streamed | None, None]:
-        """Yield the items of the stream until its end. None is no item."""
-
-    def frame(self, item: Streamed) -> bytes:
-        """Return the frame of an item, and move the place behind it. Return b"" if the client needs none."""
-
-    def take_unsent_place(self) -> str:
-        """Return the id at which the client resumes, if no frame has named it, else "". The next frame names it."""
-
-    def last_place(self, ending: Ending) -> str:
-        """Return the id of the last frame."""
 
 
 class LiveResponse(Response, Generic[Streamed]):
@@ -125,7 +106,7 @@ class LiveResponse(Response, Generic[Streamed]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response, here or once the route has returned."""
-        if not hand_over(scope, self):
+        if not hand_over(scope, self.serve):
             await self.serve(receive, send)
 
     async def serve(self, receive: Receive, send: Send) -> None:

@@ -20,8 +20,8 @@ from roboco.gateway.problem import Problem, problem_of
 from roboco.gateway.rest.responses import problems
 from roboco.gateway.streams.ending import failed
 from roboco.gateway.streams.event_page import EventPage, read_page
-from roboco.gateway.streams.form import Form, ServerSentEvents
-from roboco.gateway.streams.live_response import HEADERS, LiveResponse, Source
+from roboco.gateway.streams.form import Form, ServerSentEvents, Source
+from roboco.gateway.streams.live_response import HEADERS, LiveResponse
 from roboco.gateway.streams.place import check_place, end_place, is_end, split_places
 from roboco.gateway.streams.query import Format, LastEventId, TaskQuery, TasksQuery, form_of, is_event_source
 from roboco.gateway.streams.task_list_source import TaskListSource, check_list_place

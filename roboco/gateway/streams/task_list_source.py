@@ -21,8 +21,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.errors import TransientError
 from roboco.gateway.problem import Problem, invalid
-from roboco.gateway.streams.ending import Ending
-from roboco.gateway.streams.form import Form
+from roboco.gateway.streams.form import Form, Source
 
 POLL_INTERVAL: Final = 1.0
 """Seconds between two reads of the index."""
@@ -72,7 +71,7 @@ def check_list_place(place: str) -> datetime | None:
     raise invalid(f"{place[:80]!r} is not the id of an event of this stream", "leave it out, or send the last id")
 
 
-class TaskListSource:
+class TaskListSource(Source[ListChange]):
     """The changes of a list after a time. A task that changes to another status than `statuses` leaves the list."""
 
     def __init__(
@@ -107,18 +106,11 @@ class TaskListSource:
         """Return the frame of a change, and move the place to its time."""
         if item.at is not None and (self._since is None or item.at > self._since):
             self._since = item.at
-        return self.form.frame(self._place, item.kind, item.data)
-
-    def take_unsent_place(self) -> str:
-        """Return "": every frame names the place."""
-        return ""
-
-    def last_place(self, _: Ending) -> str:
-        """Return the place of the last change."""
-        return self._place
+        return self.form.frame(self.place, item.kind, item.data)
 
     @property
-    def _place(self) -> str:
+    def place(self) -> str:
+        """The id with the time of the last change."""
         return "" if self._since is None else f"list-{int(self._since.timestamp() * 1000)}"
 
     async def _poll(self) -> ListPage:

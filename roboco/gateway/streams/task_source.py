@@ -12,18 +12,18 @@ from typing import Final
 from roboco.client.task import Task
 from roboco.domain.stream.item import StreamItem
 from roboco.gateway.streams.ending import Ending
-from roboco.gateway.streams.form import Form
+from roboco.gateway.streams.form import Form, Source
 from roboco.gateway.streams.place import end_place
 from roboco.gateway.streams.selection import Selection
 
 _last_frames: Final[dict[type[Form], tuple[StreamItem, bytes]]] = {}
 """The newest frame of each form. Live followers of a task get the same item in turn, and share its frame."""
-MAX_HIDDEN: Final = 200
-"""Hidden items after which a frame names the place: a client that resumes reads at most these again."""
 
 
-class TaskSource:
+class TaskSource(Source[StreamItem]):
     """The items of a task after a place, as frames of one form."""
+
+    place: str = ""
 
     def __init__(self, task: Task, place: str, selection: Selection, form: type[Form], subtasks: bool = False) -> None:
         self.form = form
@@ -31,7 +31,6 @@ class TaskSource:
         self._task = task
         self._selection = selection
         self._subtasks = subtasks
-        self._hidden = 0
 
     def items(self) -> AsyncGenerator[StreamItem | None, None]:
         """Yield the items after the place."""
@@ -45,13 +44,7 @@ class TaskSource:
             if self._selection.form is not None:
                 return self.form.frame(item.cursor, *self._selection.content(item))
             return _shared_frame(self.form, item)
-        self._hidden += 1
-        return self.form.ping(self.take_unsent_place()) if self._hidden >= MAX_HIDDEN else b""
-
-    def take_unsent_place(self) -> str:
-        """Return the place if no frame has named it, else "". The next frame names it."""
-        unsent, self._hidden = self.place if self._hidden else "", 0
-        return unsent
+        return self.hidden_frame()
 
     def last_place(self, ending: Ending) -> str:
         """Return the place, or the one after the end of the task."""

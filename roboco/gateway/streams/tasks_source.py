@@ -21,11 +21,10 @@ from roboco.client.task import Task
 from roboco.domain.stream.item import StreamItem
 from roboco.errors import TransientError
 from roboco.gateway.problem import Problem
-from roboco.gateway.streams.ending import Ending, failed
-from roboco.gateway.streams.form import Form
+from roboco.gateway.streams.ending import failed
+from roboco.gateway.streams.form import Form, Source
 from roboco.gateway.streams.place import end_place, is_end, join_places
 from roboco.gateway.streams.selection import Selection
-from roboco.gateway.streams.task_source import MAX_HIDDEN
 
 TASK_ERROR: Final = "task_error"
 """The type of the frame of a task that cannot be followed."""
@@ -39,7 +38,7 @@ class TaskItem:
     item: StreamItem | Problem | None
 
 
-class TasksSource:
+class TasksSource(Source[TaskItem]):
     """The items of several tasks, each after its place. `damaged` are tasks of which not even the summary is whole."""
 
     def __init__(
@@ -55,7 +54,6 @@ class TasksSource:
         self._damaged = damaged
         self._places = dict(places)
         self._selection = selection
-        self._hidden = 0
 
     async def items(self) -> AsyncGenerator[TaskItem | None, None]:
         """Yield the items of all tasks as they arrive, and the problem of each damaged task.
@@ -101,22 +99,12 @@ class TasksSource:
             self._hidden = 0
             data = f'{{"task_id":"{task_id}","place":"{shown.cursor}","data":{shown.data_json}}}'
             return self.form.frame(self.place, shown.type, data)
-        self._hidden += 1
-        return self.form.ping(self.take_unsent_place()) if self._hidden >= MAX_HIDDEN else b""
+        return self.hidden_frame()
 
     @property
     def place(self) -> str:
         """The id with the places of all tasks."""
         return join_places(self._places)
-
-    def take_unsent_place(self) -> str:
-        """Return the id if no frame has named it, else "". The next frame names it."""
-        unsent, self._hidden = self.place if self._hidden else "", 0
-        return unsent
-
-    def last_place(self, _: Ending) -> str:
-        """Return the id of the last frame."""
-        return self.place
 
     async def _pump(self, task: Task, line: "asyncio.Queue[TaskItem | TransientError]") -> None:
         """Put the items of a task into the line, then the mark of its end, or its error."""

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.decide import GOALS, LOOP, ROUTER, STOPPED
 from roboco.domain.decision.guards import GUARD
-from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
@@ -86,7 +84,7 @@ class Replayer:
 
     def decide_alone(self, history: History, seconds: float = 0.0) -> ReplayedDecision:
         """Return the decision if nothing arrives from outside. `seconds` is the age of the task."""
-        situation = Situation(seconds=seconds, sub_task=self.past.sub_task, outputs=partial(self._outputs, history))
+        situation = Situation(seconds=seconds, sub_task=self.past.sub_task)
         return decide_with_results(self.team, history, situation, self.router, {})
 
     def _inputs(self, history: History, step: TaskStep) -> tuple[Situation, RecordedResults]:
@@ -98,11 +96,7 @@ class Replayer:
             item = external_item(step)
             situation = Situation(() if item is None else (item,), give_up_reason=give_up_reason(step))
         pending = step.metadata.get(INTERRUPTION) == "turn_replaced"
-        outputs = partial(self._outputs, history)
-        return replace(situation, sub_task=self.past.sub_task, pending_turn=pending, outputs=outputs), recorded
-
-    def _outputs(self, history: History) -> dict[str, Any]:
-        return mapped_outputs(self.team, history.state, self.past.steps.__getitem__)
+        return replace(situation, sub_task=self.past.sub_task, pending_turn=pending), recorded
 
     def _replay_step(self, history: History, step: TaskStep) -> ReplayStep:
         recorded = recorded_action(step)

@@ -1,11 +1,12 @@
 """artifact_reader: the beginning of a text artifact, for the search index."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
+from roboco.domain.paths import artifact_path
 from roboco.errors import UsageError
 from roboco.ports.workspace import Files
 from roboco.workspace.artifacts.mime import is_text
-from roboco.workspace.artifacts.store import find_artifact, iter_pieces
+from roboco.workspace.artifacts.store import find_artifact
 
 
 def artifact_reader(files: Files) -> Callable[[str, str, int], bytes | None]:
@@ -16,22 +17,6 @@ def artifact_reader(files: Files) -> Callable[[str, str, int], bytes | None]:
             artifact = find_artifact(files, task_id, name)
         except UsageError:
             return None
-        whole = (
-            b"".join(_first_pieces(iter_pieces(files, task_id, artifact), most))
-            if is_text(artifact.mime_type)
-            else None
-        )
-        return None if whole is None else whole[:most]
+        return files.read(artifact_path(task_id, artifact.name), 0, most) if is_text(artifact.mime_type) else None
 
     return read
-
-
-def _first_pieces(pieces: Iterable[bytes], max_bytes: int) -> list[bytes]:
-    """Return the pieces that contain the first `max_bytes` bytes."""
-    taken: list[bytes] = []
-    for piece in pieces:
-        taken.append(piece)
-        max_bytes -= len(piece)
-        if max_bytes <= 0:
-            break
-    return taken

@@ -36,6 +36,46 @@ class Read {
   get texts() { return [...this.artifacts.values()].map(({ text }) => text) }
 }
 
+// Give the task two webhooks, and remove one. Return the address of the other.
+async function namedWebhook(client, taskId) {
+  const hook = process.env.HOOK + crypto.randomUUID()
+  for (const id of ["kept", "removed"]) {
+    const authentication = { scheme: "Bearer", credentials: id }
+    await client.createTaskPushNotificationConfig({ tenant: "", id, taskId, url: hook, token: "", authentication })
+  }
+  await hears(hook, ["TASK_STATE_INPUT_REQUIRED"])
+  await client.deleteTaskPushNotificationConfig({ tenant: "", taskId, id: "removed" })
+  const { configs } = await client.listTaskPushNotificationConfig({ tenant: "", taskId, pageSize: 0, pageToken: "" })
+  const kept = await client.getTaskPushNotificationConfig({ tenant: "", taskId, id: "kept" })
+  expect(configs, [kept])
+  return hook
+}
+
+// Wait until the webhook has heard of these states with the credentials `kept`.
+async function hears(hook, states) {
+  let heard
+  for (let attempt = 0; attempt < 600; attempt++) {
+    const posted = await (await fetch(hook)).json()
+    heard = posted.filter(([bearer]) => bearer === "Bearer kept").map(([, body]) => body.statusUpdate.status.state)
+    if (String([...new Set(heard)]) === String(states)) return
+    await new Promise(resolve => setTimeout(resolve, 100))
+  }
+  expect(heard, states)
+}
+
+async function interrupt(client) {
+  const read = new Read()
+  let later
+  for await (const event of client.sendMessageStream(said("an endless one"))) {
+    read.add(event)
+    if (read.pieces === 2 && !later) {
+      later = new Read().all(client.sendMessageStream(said("two", { taskId: read.id, metadata: { ifBusy: "interrupt" } })))
+    }
+  }
+  const answer = (await later).texts.at(-1)
+  expect([read.texts.at(-1) === answer, answer.endsWith(": two"), read.state], [true, true, TaskState.TASK_STATE_COMPLETED])
+}
+
 await drive({
   async plain() {
     const client = await connected("desk")
@@ -105,13 +145,16 @@ await drive({
     for (const approved of [true, false]) {
       const client = await connected("guarded")
       const asked = await new Read().all(client.sendMessageStream(said("add")))
+      const hook = await namedWebhook(client, asked.id)
       const decision = { callId: asked.calls[0].callId, approved }
       const done = await new Read().all(client.sendMessageStream(said(decision, { taskId: asked.id })))
       expect(done.texts.includes("The result is 3."), approved)
+      await hears(hook, ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_COMPLETED"])
     }
   },
   async cancel() {
     const client = await connected("desk")
+    await interrupt(client)
     const read = new Read()
     for await (const event of client.sendMessageStream(said(endless("@a2a-js/sdk")))) {
       read.add(event)

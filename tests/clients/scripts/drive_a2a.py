@@ -10,10 +10,15 @@ from typing import Any
 import httpx
 from a2a.client import Client, ClientConfig, create_client
 from a2a.types import (
+    AuthenticationInfo,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    ListTaskPushNotificationConfigsRequest,
     SendMessageRequest,
     StreamResponse,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
     TaskState,
 )
 from a2a.utils.errors import A2AError
@@ -137,14 +142,61 @@ async def _approval() -> None:
     async with connected("guarded") as client:
         for approved in (True, False):
             asked = await Read().all(client.send_message(said("add")))
+            hook = await _named_webhook(client, asked.id)
             decision = {"callId": asked.calls[0]["callId"], "approved": approved}
             done = await Read().all(client.send_message(said(decision, taskId=asked.id)))
             expect("The result is 3." in done.texts, approved)
+            await _hears(hook, ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_COMPLETED"])
+
+
+async def _named_webhook(client: Client, task_id: str) -> str:
+    """Give the task two webhooks, and remove one. Return the address of the other."""
+    hook = f"{os.environ['HOOK']}{uuid.uuid4().hex}"
+    for config_id in ("kept", "removed"):
+        config = TaskPushNotificationConfig(id=config_id, task_id=task_id, url=hook)
+        config.authentication.CopyFrom(AuthenticationInfo(scheme="Bearer", credentials=config_id))
+        await client.create_task_push_notification_config(config)
+    await _hears(hook, ["TASK_STATE_INPUT_REQUIRED"])
+    removed = DeleteTaskPushNotificationConfigRequest(task_id=task_id, id="removed")
+    await client.delete_task_push_notification_config(removed)
+    listed = await client.list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest(task_id=task_id))
+    kept = await client.get_task_push_notification_config(
+        GetTaskPushNotificationConfigRequest(task_id=task_id, id="kept")
+    )
+    expect(list(listed.configs), [kept])
+    return hook
+
+
+async def _hears(hook: str, states: list[str]) -> None:
+    """Wait until the webhook has heard of these states with the credentials `kept`."""
+    async with httpx.AsyncClient() as http:
+        for _ in range(600):
+            posted = (await http.get(hook)).json()
+            heard = [body["statusUpdate"]["status"]["state"] for bearer, body in posted if bearer == "Bearer kept"]
+            if list(dict.fromkeys(heard)) == states:
+                return
+            await asyncio.sleep(0.1)
+    expect(heard, states)
+
+
+async def _interrupt(client: Client) -> None:
+    read, later = Read(), None
+    async for event in client.send_message(said("an endless one")):
+        read.add(event)
+        if read.pieces == 2 and later is None:
+            other = said("two", taskId=read.id)
+            ParseDict({"ifBusy": "interrupt"}, other.message.metadata)
+            later = asyncio.create_task(Read().all(client.send_message(other)))
+    answer = (await later).texts[-1] if later else ""
+    expect(
+        [read.texts[-1] == answer, answer.endswith(": two"), read.state], [True, True, TaskState.TASK_STATE_COMPLETED]
+    )
 
 
 async def _cancel() -> None:
     read = Read()
     async with connected("desk") as client:
+        await _interrupt(client)
         async for event in client.send_message(said(endless(os.environ["A2A_NAME"]))):
             read.add(event)
             if read.pieces == 2:

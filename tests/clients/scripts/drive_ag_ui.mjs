@@ -4,7 +4,7 @@
 import { createServer } from "node:http"
 import { createRequire } from "node:module"
 
-import { BOTH, HELLO, LONG_TEXT, PLACE, TWO, answerTo, drive, endless, expect, hundred, killWorker, weather } from "./rows.mjs"
+import { BOTH, HELLO, LONG_TEXT, PLACE, TWO, answerTo, drive, endless, expect, hundred, killWorker, stopTask, weather } from "./rows.mjs"
 
 const root = process.env.OPENAI_BASE_URL.replace("/openai/v1", "")
 const { HttpAgent, ProxiedCopilotRuntimeAgent: Proxied } = await import(process.env.AG_UI_CLIENT)
@@ -108,6 +108,21 @@ await drive({
     await stop(agent)
     await sent
     expect(said(agent).startsWith("begun"), true)
+  },
+  async stop() {
+    const agent = agentOf("desk", endless("a stop by another client"))
+    let outcome = ""
+    const sent = agent.runAgent({}, {
+      onRunFinishedEvent({ event }) { outcome = event.outcome.type },
+      onRunErrorEvent({ event }) { outcome = event.code },
+    }).catch(() => {})
+    while (agent.messages.length < 2 || !said(agent)) await sleep(20)
+    await stopTask(agent.state.taskId)
+    await sent
+    expect([outcome, said(agent).startsWith("begun")], ["cancelled", true])
+    agent.addMessage(user("again"))
+    await run(agent)
+    expect(said(agent).endsWith(": again"), true)
   },
   async "killed worker"() {
     const agent = agentOf("desk", "a long one")

@@ -5,7 +5,7 @@ import {
   lastAssistantMessageIsCompleteWithToolCalls as returned,
 } from "ai"
 
-import { BOTH, HELLO, LONG_TEXT, PLACE, TWO, answerTo, drive, endless, expect, hundred, killWorker, weather } from "./rows.mjs"
+import { BOTH, HELLO, LONG_TEXT, PLACE, TWO, answerTo, drive, endless, expect, hundred, killWorker, stopTask, weather } from "./rows.mjs"
 
 const root = process.env.OPENAI_BASE_URL.replace("/openai/v1", "")
 
@@ -112,6 +112,16 @@ await drive({
     await sent
     expect([chat.status, chat.text.startsWith("begun")], ["ready", true])
   },
+  async stop() {
+    const chat = new Chat("desk")
+    const sent = chat.sendMessage({ text: endless("a stop by another client") })
+    while (!chat.lastMessage || chat.lastMessage.role === "user" || !chat.text) await sleep(20)
+    await stopTask(chat.lastMessage.metadata.taskId)
+    await sent
+    expect([chat.status, chat.text.startsWith("begun")], ["ready", true])
+    await chat.sendMessage({ text: "again" })
+    expect([chat.status, chat.text.endsWith(": again")], ["ready", true])
+  },
   async "killed worker"() {
     const chat = new Chat("desk")
     let longest = 0, isVoid = false
@@ -130,7 +140,7 @@ await drive({
     await Promise.all(hundred("ai").map(async text => {
       const chat = new Chat("desk")
       await chat.sendMessage({ text })
-      expect(chat.text, answerTo(text))
+      expect(chat.error?.message ?? chat.text, answerTo(text))
     }))
   },
 })

@@ -44,6 +44,11 @@ async def _approval() -> None:
     expect(await _text("guarded", "add"), "The result is 3.")
 
 
+async def _tools() -> None:
+    """Two calls of one turn, each of which needs an approval, run at the same time."""
+    expect(await _text("guarded", "add twice"), "The results are ['3', '7'].")
+
+
 async def _failure() -> None:
     result = await CLIENTS[0].call_tool("desk", {"prompt": "fail"}, raise_on_error=False)
     expect((result.is_error, "the model refuses" in result.content[0].text), (True, True))
@@ -83,6 +88,7 @@ drive(
     {
         "plain": run(_plain),
         "structured output": run(_structured),
+        "tools": run(_tools),
         "approval": run(_approval),
         "failure": run(_failure),
         "killed worker": run(_killed_worker),

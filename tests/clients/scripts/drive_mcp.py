@@ -49,6 +49,37 @@ async def _approval() -> None:
         expect(result.structured_content["text"], "The result is 3.")
 
 
+async def _tools() -> None:
+    """Two calls of one turn, each of which needs an approval, run at the same time."""
+    async with connected() as client:
+        result = await client.call_tool("guarded", {"prompt": "add twice"})
+        if LEGACY:
+            task_id = result.structured_content["task_id"]
+            for call in result.structured_content["waits_for"]:
+                about = {"task_id": task_id, "call_id": call["call_id"]}
+                result = await client.call_tool("roboco_task", {"action": "approve", **about})
+        expect(result.structured_content["text"], "The results are ['3', '7'].")
+
+
+async def _resume() -> None:
+    """Cut the connection, and send the call again with its key."""
+    prompt = f"a brisk one for {os.environ['MCP_NAME']}."
+    meta: Any = {"roboco/idempotency-key": prompt}
+    begun = asyncio.Event()
+
+    async def progress(_done: float, _total: float | None, _message: str | None) -> None:
+        begun.set()
+
+    async with connected() as client:
+        call = asyncio.create_task(client.call_tool("desk", {"prompt": prompt}, None, progress, meta=meta))
+        await begun.wait()
+        call.cancel()
+    async with connected() as client:
+        result = await client.call_tool("desk", {"prompt": prompt}, meta=meta)
+        tasks = [one for one in (await client.list_resources()).resources if one.name == prompt]
+        expect((result.structured_content["text"], len(tasks)), (LONG_TEXT, 1))
+
+
 async def _cancel() -> None:
     async with connected() as client:
         call = asyncio.create_task(client.call_tool("desk", {"prompt": endless(os.environ["MCP_NAME"])}))
@@ -102,6 +133,8 @@ drive(
         "plain": lambda: asyncio.run(_plain()),
         "stream": lambda: asyncio.run(_stream()),
         "structured output": lambda: asyncio.run(_structured()),
+        "resume": lambda: asyncio.run(_resume()),
+        "tools": lambda: asyncio.run(_tools()),
         "failure": lambda: asyncio.run(_failure()),
         "killed worker": lambda: asyncio.run(_killed_worker()),
         "a hundred runs": lambda: asyncio.run(_hundred()),

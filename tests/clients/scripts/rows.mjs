@@ -14,6 +14,8 @@ export const hundred = name => Array.from({ length: 100 }, (_, number) => `one o
 export const answerTo = prompt => `helper answers message 1: ${prompt}`
 /** Let the runner kill the worker, once each client has text. */
 export const killWorker = () => fetch(process.env.KILL)
+/** Stop a task as another client does, by the REST API. */
+export const stopTask = id => fetch(`${process.env.OPENAI_BASE_URL.replace("/openai/v1", "")}/v1/tasks/${id}/stop`, { method: "POST" })
 export const weather = ({ city }) => `sun in ${city}`
 
 const plain = value => JSON.parse(JSON.stringify([value]))

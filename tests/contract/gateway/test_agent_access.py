@@ -1,12 +1,19 @@
 """A2A for callers of other tenants and teams, with fewer scopes, or without a key."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.gateway_rest import RestWorld
-from tests.support.memory_ports.model import says
+from roboco.client.task import Task
+from roboco.domain.status import TaskStatus
+from roboco.engine.accept import fork
+from roboco.errors import TransientError
+from roboco.gateway.answers import chats
+from tests.support.gateway_rest import RestWorld, rest_world
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.notifications import deliver_all
 
 TASK = "a2a_ctx"
 SAID: dict[str, Any] = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go on"}]}}
@@ -15,8 +22,15 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("CancelTask", {"id": "ID"}),
     ("SubscribeToTask", {"id": "ID"}),
     ("SendMessage", {"message": {**SAID["message"], "taskId": "ID"}}),
+    ("CreateTaskPushNotificationConfig", {"taskId": "ID", "url": "https://hooks.example/"}),
+    ("GetTaskPushNotificationConfig", {"taskId": "ID", "id": "ID"}),
+    ("ListTaskPushNotificationConfigs", {"taskId": "ID"}),
+    ("DeleteTaskPushNotificationConfig", {"taskId": "ID", "id": "ID"}),
 ]
 """The methods that name a task, and their parameters."""
+HOOK = "https://hooks.example/"
+CONFIG = {"url": HOOK, "token": "canary", "authentication": {"scheme": "Bearer", "credentials": "canary"}}
+"""A push notification configuration."""
 
 
 def ask(rest: RestWorld, caller: str, method: str, params: dict[str, Any], task_id: str = "") -> Any:
@@ -42,16 +56,117 @@ def test_another_tenants_task_is_unknown(rest: RestWorld, method: str, params: d
 def test_a_request_needs_a_key_its_scopes_and_its_team(rest: RestWorld) -> None:
     assert ask(rest, "", "GetTask", {"id": "ID"}, TASK).status_code == 401
     assert rest.client.get("/a2a/desk/.well-known/agent-card.json").status_code == 401
-    config = {"url": "http://169.254.169.254/", "authentication": {"scheme": "x", "credentials": "HOOK_SECRET"}}
-    push = SAID | {"configuration": {"taskPushNotificationConfig": config}}
-    refused = ask(rest, "plain", "SendMessage", push)
-    assert refused.status_code == 403, refused.text
-    secret = ask(rest, "acme", "SendMessage", push)  # of a client that sends the secret, as A2A has it
-    assert secret.json()["error"]["code"] == -32003
-    assert "HOOK_SECRET" not in secret.text
+    push = SAID | {"configuration": {"taskPushNotificationConfig": CONFIG}}
+    for method, params in (("SendMessage", push), *(one for one in REQUESTS if "Config" in one[0])):
+        refused = ask(rest, "plain", method, params)
+        assert refused.status_code == 403, refused.text
     assert rest.client.post("/a2a/none", json={}, headers={"authorization": "acme", "A2A-Version": "1.0"}).json()[
         "error"
     ]
+
+
+def begun(rest: RestWorld, *replies: ScriptedReply, **config: Any) -> Any:
+    """Return the answer to a message that begins a task, with this configuration, after the task came to rest."""
+    rest.replies = list(replies)
+    options = {"returnImmediately": True} | ({"taskPushNotificationConfig": config} if config else {})
+    answered = ask(rest, "acme", "SendMessage", SAID | {"configuration": options}).json()
+    if "result" in answered:
+        rest.world.settle(f"acme:{answered['result']['task']['id']}")
+    return answered
+
+
+def pushed(rest: RestWorld, url: str) -> list[Any]:
+    """Return the states that a webhook has received."""
+    deliver_all(rest.world)
+    return [notice.status for target, notice in rest.world.notifier.deliveries if target == url]
+
+
+def test_configurations_are_added_replaced_and_removed_while_the_task_is_open(rest: RestWorld) -> None:
+    task = begun(rest, says("", ("ship", {}), ("ship", {})))["result"]["task"]
+    ids = {"taskId": task["id"]}
+
+    def call(method: str, **params: Any) -> Any:
+        return ask(rest, "acme", f"{method}TaskPushNotificationConfig", ids | params).json()["result"]
+
+    assert call("Create", **CONFIG) == {**ids, "id": task["id"], "url": HOOK, "authentication": {"scheme": "Bearer"}}
+    assert pushed(rest, HOOK) == ["approval"]  # it waits already
+    call("Create", id="second", url=f"{HOOK}2", authentication={"scheme": "secret_env", "credentials": "HOOK_SECRET"})
+    call("Create", id="third", url=f"{HOOK}3")
+    call("Create", id="third", url=f"{HOOK}4")
+    listed = ask(rest, "acme", "ListTaskPushNotificationConfigs", ids)
+    assert [one["url"] for one in listed.json()["result"]["configs"]] == [HOOK, f"{HOOK}2", f"{HOOK}4"]
+    assert "canary" not in listed.text
+    assert call("Get", id="third") == {**ids, "id": "third", "url": f"{HOOK}4"}
+    for _ in range(2):
+        assert call("Delete", id="third") == {}
+    assert ask(rest, "acme", "GetTaskPushNotificationConfig", ids | {"id": "third"}).json()["error"]["code"] == -32001
+    for number in range(5):
+        call("Create", id=str(number), url=f"{HOOK}2")
+    full = ask(rest, "acme", "CreateTaskPushNotificationConfig", ids | {"url": HOOK, "id": "5"})
+    assert full.json()["error"]["code"] == -32602
+    assert pushed(rest, f"{HOOK}3") == pushed(rest, f"{HOOK}4") == []
+    ask(rest, "acme", "CancelTask", {"id": "ID"}, task["id"])
+    rest.world.settle(f"acme:{task['id']}")
+    assert pushed(rest, HOOK) == ["approval", "cancelled"]
+    assert pushed(rest, f"{HOOK}2") == ["approval"] * 6 + ["cancelled"] * 6
+    late = ask(rest, "acme", "CreateTaskPushNotificationConfig", ids | CONFIG)
+    assert late.json()["error"]["code"] == -32004
+
+
+def test_a_removed_configuration_gets_nothing_that_waits_for_its_webhook(rest: RestWorld) -> None:
+    rest.world.notifier.error = TransientError("the webhook does not answer")
+    ids = {"taskId": begun(rest, says("", ("ship", {})), **CONFIG)["result"]["task"]["id"]}
+    ask(rest, "acme", "DeleteTaskPushNotificationConfig", ids | {"id": "ID"}, ids["taskId"])
+    rest.world.notifier.error = None
+    deliver_all(rest.world)
+    assert rest.world.notifier.deliveries == []
+    files = b"".join(rest.world.files.held.values())
+    assert b"canary" not in files
+
+
+def test_a_message_names_a_webhook_once_however_often_it_is_sent(rest: RestWorld) -> None:
+    task = begun(rest, says("hi"), **CONFIG)["result"]["task"]
+    assert pushed(rest, HOOK) == ["completed"]
+    for _ in range(2):
+        begun(rest, **CONFIG)
+    assert pushed(rest, HOOK) == ["completed"]
+    going_on = {"message": SAID["message"] | {"contextId": task["contextId"], "messageId": "n"}}
+    options = {"configuration": {"returnImmediately": True, "taskPushNotificationConfig": CONFIG}}
+    second = ask(rest, "acme", "SendMessage", going_on | options).json()["result"]["task"]
+    rest.world.settle(f"acme:{second['id']}")
+    assert pushed(rest, HOOK) == ["completed"] * 2
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"url": ""}, {"url": HOOK, "token": "a\r\nb: c"}, {"url": HOOK, "id": "x" * 300}, {"url": "x" * 3000}]
+)
+def test_a_wrong_configuration_leaves_no_task(rest: RestWorld, wrong: dict[str, Any]) -> None:
+    assert begun(rest, **wrong)["error"]["code"] == -32602
+    assert ask(rest, "acme", "ListTasks", {}).json()["result"]["tasks"] == []
+
+
+def test_the_audit_log_names_the_caller_and_the_webhook_without_its_secrets(tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    with rest_world(tmp_path, {"audit_log": log}) as rest:
+        begun(rest, **CONFIG | {"url": f"{HOOK}?key=canary"})
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    shown = [(one["by"], one["webhook"], one["outcome"]) for one in lines if one["action"] == "set_push_receiver"]
+    assert shown == [("key:acme", HOOK, outcome) for outcome in ("begun", "accepted")]
+    assert "canary" not in log.read_text()
+
+
+def test_a_message_that_is_no_json_is_refused_in_the_form_of_its_binding(rest: RestWorld) -> None:
+    headers = {"authorization": "acme", "A2A-Version": "1.0"}
+    refused = rest.client.post("/a2a/desk/message:send", content=b"{", headers=headers)
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"], error["status"]) == (400, 400, "INVALID_ARGUMENT")
+    assert error["details"][0]["reason"] == "INVALID_REQUEST"
+
+
+def test_a_webhook_of_a_submission_is_no_push_receiver(rest: RestWorld) -> None:
+    push = {"id": "a", "task_id": "t", "context_id": "c", "authorization": "Bearer x"}
+    body = {"team": "desk", "prompt": "hi", "notify": [{"webhook": HOOK, "push": push}]}
+    assert rest.post("/v1/tasks", body).status_code == 400
 
 
 def said(message_id: str, text: str, **fields: Any) -> dict[str, Any]:
@@ -68,6 +183,39 @@ def test_a_message_id_counts_for_one_text(rest: RestWorld) -> None:
     assert ask(rest, "acme", "SendMessage", said("m", "another")).json()["error"]["code"] == -32602
     rest.world.settle(f"acme:{TASK}_2")
     assert ask(rest, "acme", "SendMessage", said("m", "another")).json()["error"]["code"] == -32602
+
+
+def test_a_message_that_loses_the_next_task_to_another_one_follows_it(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While that task begins, the client is asked to repeat its message: nothing of it was wrong."""
+    rest.run(f"acme:{TASK}", says("hi"))
+    monkeypatch.setattr(chats, "GROWTH_PAUSES", (0.0,))
+    task = rest.orchestrator.task(f"acme:{TASK}")
+    with monkeypatch.context() as dying:
+        dying.setattr(fork, "_store_summary", _die)
+        with pytest.raises(TransientError):
+            task.fork(None, "first", task_id=f"{TASK}_2", item_id="a2a-first-1")
+    busy = ask(rest, "acme", "SendMessage", said("m", "second"))
+    assert (busy.status_code, busy.json()["error"]["code"], "retry-after" in busy.headers) == (503, -32603, True)
+    task.fork(None, "first", task_id=f"{TASK}_2", item_id="a2a-first-1")
+    found = ask(rest, "acme", "SendMessage", said("m", "second")).json()["result"]["task"]
+    rest.world.settle(f"acme:{TASK}_2")
+    texts = [step.text for step in rest.orchestrator.task(f"acme:{TASK}_2").steps() if step.agent_name == "user"]
+    assert (found["id"], texts) == (f"{TASK}_2", ["hello", "first", "second"])
+
+
+def _die(*_: object) -> None:
+    raise TransientError("the process dies")
+
+
+def test_a_message_to_a_task_that_ends_meanwhile_begins_the_next_one(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest.run(f"acme:{TASK}", says("hi"))
+    before = rest.orchestrator.task(f"acme:{TASK}").summary().model_copy(update={"status": TaskStatus.RUNNING})
+    monkeypatch.setattr(Task, "summary", lambda _: before)
+    assert ask(rest, "acme", "SendMessage", said("m", "go on")).json()["result"]["task"]["id"] == f"{TASK}_2"
 
 
 def test_an_erased_task_hides_no_other_one(rest: RestWorld) -> None:

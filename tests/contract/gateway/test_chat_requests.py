@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from roboco.client.task import Task
+from roboco.engine.accept import accept_task
 from roboco.errors import TransientError
 from roboco.gateway.answers import chats
 from roboco.gateway.answers.chats import Chat, Message, accept, chat_of
@@ -87,6 +89,43 @@ def test_branches_that_begin_at_the_same_moment_are_two_tasks_and_an_erased_one_
     assert begin("three", counted) == f"acme:{first}_4"
 
 
+def test_a_thread_whose_task_has_ended_goes_on_in_one_fork(rest: RestWorld) -> None:
+    first, gateway, caller = first_task_id("acme", "desk", "c"), rest.app.state.gateway, CALLERS["acme"]
+    task = rest.orchestrator.task(rest.run(f"acme:{first}", conversation=True))
+    task.stop()
+    rest.world.settle(task.task_id)
+    request = TurnRequest(gateway, caller, Repetition(caller, "", None, 0, 0.0), "desk", Turn(), True, {}, {})
+
+    def send(text: str) -> str:
+        messages = [{"role": "user", "id": one, "parts": [{"type": "text", "text": one}]} for one in ("hello", text)]
+        assert rest.client.portal is not None
+        chat = rest.client.portal.call(chat_of, gateway, caller, "desk", "c")
+        turn, _ = rest.client.portal.call(partial(accept, request, chat, messages, False))
+        return turn.task.task_id
+
+    assert [send(text) for text in ("one", "one", "two")] == [f"acme:{first}_2"] * 3
+    rest.world.settle(f"acme:{first}_2")
+    texts = [step.text for step in rest.orchestrator.task(f"acme:{first}_2").steps() if step.agent_name == "user"]
+    assert texts == ["hello", "one", "two"]
+
+
+def test_a_chat_whose_first_task_another_message_begins_is_busy(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send(text: str) -> Any:
+        said = [{"role": "user", "id": text, "content": text}]
+        return rest.post("/agui/desk", {"threadId": "c", "runId": "r", "messages": said})
+
+    def die(*_: object) -> None:
+        raise TransientError("the process dies")
+
+    monkeypatch.setattr(chats, "GROWTH_PAUSES", (0.0,))
+    monkeypatch.setattr(accept_task, "_store_summary", die)
+    assert send("first").status_code == 503
+    busy = send("second")
+    assert (busy.status_code, "another message begins" in busy.text) == (503, True)
+
+
 def call_mcp(rest: RestWorld, method: str, caller: str = "acme", **params: Any) -> Any:
     """Return the response to a request of an MCP client."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -122,7 +161,6 @@ def test_a_task_of_another_request_counts_once_its_summary_is_stored(
     monkeypatch.setattr(chats, "_count", lambda *_: next(counts))
     assert rest.client.portal is not None
     found = rest.client.portal.call(chats.grown, Chat(rest.app.state.gateway, CALLERS["acme"], "c", 0))
-    assert found is not None
     assert found.newest == "c"
 
 
@@ -232,3 +270,18 @@ def test_a_client_of_mcp_without_a_token_finds_the_provider(tmp_path: Path) -> N
         found = rest.get(address, caller="stranger").json()
     assert (refused.status_code, found["authorization_servers"]) == (401, [issuer])
     assert found["resource"] == address.replace("/.well-known/oauth-protected-resource", "")
+
+
+def test_a_task_of_mcp_that_goes_on_meanwhile_is_read_as_it_is(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision may end the wait between two reads. The request holds its thread for no further step."""
+    task_id = rest.run("acme:t", says("", ("ship", {})))
+    task = rest.orchestrator.task(task_id)
+    waiting = task.summary()
+    task.approve(task.pending_actions().unapproved()[0].id)
+    monkeypatch.setattr(Task, "is_at_rest", lambda *_: True)
+    monkeypatch.setattr(Task, "summary", lambda _: waiting)
+    monkeypatch.setattr(Task, "settled_summary", lambda _: waiting)
+    found = call_task(rest, "tasks/get", forms=False, taskId="t")["result"]
+    assert found["result"]["structuredContent"]["status"] == "approval"

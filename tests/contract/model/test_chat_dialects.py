@@ -8,7 +8,8 @@ import pytest
 from roboco.errors import ModelError
 from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import Reply as ModelReply
-from tests.contract.model.model_calls import TOOL, make_request
+from tests.contract.model.model_calls import API_KEY, TOOL, make_request, read_failure, read_reply
+from tests.contract.model.native_server import Answer, native_server
 from tests.support.servers.model_server import ModelServer, Reply
 
 A, B = '{"a":1,"b":2}', '{"a":3,"b":4}'
@@ -81,6 +82,25 @@ CALLS: dict[str, tuple[bytes, list[tuple[str, str]]]] = {
     "another id at the end": (calls((0, "x", "add", A), (0, "null", None, "")), ONE),
     "arguments that are encoded twice": (calls((0, "x", "add", json.dumps(A))), ONE),
     "a whole call without an end": (d(tool_calls=[call(0, "x", "add", A)]), ONE),
+    "two ids with one index": (calls((0, "x", "add", A), (0, "y", "add", B)), TWO),
+    "two names with one index, and no ids": (calls((0, None, "add", A), (0, None, "add", B)), TWO),
+    "fragments of two calls with one index": (
+        calls(
+            (0, "x", "add", '{"a":1,'), (0, None, None, '"b":2}'), (0, "y", "add", '{"a":3,'), (0, None, None, '"b":4}')
+        ),
+        TWO,
+    ),
+    "two ids and no index": (calls((None, "x", "add", A), (None, "y", "add", B)), TWO),
+    "the name before the arguments and again": (calls((0, "x", "add", ""), (0, "x", "add", A)), ONE),
+    "the name in each fragment": (calls((0, "x", "add", '{"a":1,'), (0, "x", "add", '"b":2}')), ONE),
+    "the name in parts": (calls((0, "x", "ad", ""), (0, None, "d", ""), (0, None, None, A)), ONE),
+    "an empty id and no index": (calls((None, "x", "add", '{"a":1,'), (None, "", None, '"b":2}')), ONE),
+    "the whole call twice": (calls((0, "x", "add", A), (0, "x", "add", A)), ONE),
+    "arguments that are an object": (calls((0, "x", "add", json.loads(A))), [("add", json.dumps(json.loads(A)))]),
+    "a function call of the earlier protocol": (
+        d(function_call={"name": "add", "arguments": A}) + d("function_call") + END,
+        ONE,
+    ),
 }
 
 TEXTS: dict[str, bytes] = {
@@ -105,6 +125,9 @@ TEXTS: dict[str, bytes] = {
     "usage in the middle": d(content="Fo") + USAGE + d("stop", content="ur.") + END,
     "a tab that is not escaped": event({"choices": [], "x": "TAB"}).replace(b"TAB", b"\t") + FOUR,
     "no error": chunk(base_resp={"status_code": 0, "status_msg": ""}, error=None) + d("stop") + END,
+    "no end": FOUR.removesuffix(END) + USAGE,
+    "no reason": d(content="Four.") + USAGE + END,
+    "no blank line at the end": FOUR.removesuffix(END).rstrip(),
 }
 
 FAILURES: dict[str, tuple[bytes, str, str]] = {
@@ -139,6 +162,31 @@ FAILURES: dict[str, tuple[bytes, str, str]] = {
     "401": (event({"error": {"code": 401, "message": "x"}}), "auth", "refuses the key"),
     "402": (event({"error": {"code": 402, "message": "x"}}), "quota", "no credit"),
     "a reason": (chunk() + d("insufficient_system_resource") + END, "model", "insufficient_system_resource"),
+    "in a choice": (
+        event({"choices": [{"index": 0, "delta": {}, "error": {"message": "it broke"}}]}),
+        "model",
+        "it broke",
+    ),
+    "in a choice with the reason": (
+        event(
+            {"choices": [{"delta": {"content": ""}, "finish_reason": "error", "error": {"message": "idle time-out"}}]}
+        )
+        + END,
+        "model",
+        "idle time-out",
+    ),
+    "a field of its name": (
+        b'error: {"code":400,"message":"the request exceeds the available context size"}\n\n',
+        "context_length",
+        "available context size",
+    ),
+    "an object": (
+        event({"object": "error", "message": "maximum context length is 4096", "code": 400}),
+        "context_length",
+        "4096",
+    ),
+    "a text": (event({"error": "model runner has unexpectedly stopped"}), "model", "unexpectedly stopped"),
+    "no JSON": (b"data: {oops\n\n", "unreadable", "oops"),
 }
 
 
@@ -194,6 +242,10 @@ def usage(**counts: Any) -> dict[str, Any]:
     return {"usage": counts}
 
 
+REASONED = {"reasoning_tokens": 4}
+"""Some servers count them among those of the reply, others only in the total."""
+
+
 @pytest.mark.parametrize(
     "chunks",
     [
@@ -201,6 +253,9 @@ def usage(**counts: Any) -> dict[str, Any]:
         [chunk(**usage(prompt_tokens=10, completion_tokens=0)), chunk(**usage(prompt_tokens=0, completion_tokens=5))],
         [chunk(**usage(prompt_tokens=10, completion_tokens=5)), chunk(**usage(prompt_tokens=0, completion_tokens=0))],
         [chunk(**usage(prompt_tokens="10", completion_tokens="5.0")), chunk(usage=None)],
+        [chunk(**usage(prompt_tokens=10.0, completion_tokens=5.0))],
+        [chunk(**usage(prompt_tokens=10, completion_tokens=1, total_tokens=15, completion_tokens_details=REASONED))],
+        [chunk(**usage(prompt_tokens=10, completion_tokens=5, total_tokens=15, completion_tokens_details=REASONED))],
     ],
 )
 def test_the_largest_reported_counts_are_the_usage(
@@ -208,3 +263,30 @@ def test_the_largest_reported_counts_are_the_usage(
 ) -> None:
     _, reply = read(server, model, b"".join([*chunks, d("stop"), END]))
     assert (reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.estimated) == (10, 5, False)
+
+
+WHOLE = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Four."},"finish_reason":"stop"}]}'
+BODIES: dict[str, tuple[Answer, str, str]] = {
+    "an object": (Answer(200, [WHOLE], "application/json"), "Four.", ""),
+    "an object in place of events": (Answer(200, [b"\n\n " + WHOLE]), "Four.", ""),
+    "a byte order mark": (Answer(200, [b"\xef\xbb\xbf" + FOUR]), "Four.", ""),
+    "a reply after which the connection stays open": (Answer(200, [FOUR.removesuffix(END)], hold=True), "Four.", ""),
+    "a page": (Answer(200, [b"<html>Sign in</html>"], "text/html"), "", "Sign in"),
+    "nothing": (Answer(200, []), "", "closed the stream"),
+    "plain text": (Answer(200, [b"upstream connect error"]), "", "upstream connect error"),
+}
+"""Whole bodies, with the text that is read from each, or the words that its error quotes."""
+
+
+@pytest.mark.parametrize("given", BODIES)
+def test_a_whole_body_is_read_or_quoted(model: OpenAIModel, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, text, quote = BODIES[given]
+    with native_server() as server:
+        server.answers = [answer]
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", API_KEY)
+        if text:
+            assert read_reply(model.stream(make_request()))[0] == text
+            assert len(server.received) == 1
+        else:
+            assert quote in read_failure(model.stream(make_request()))[1].message

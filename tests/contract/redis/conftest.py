@@ -43,18 +43,15 @@ def redis_task(client: redis.Redis, prefix: str) -> TaskOnRedis:
 
 @pytest.fixture(
     params=[
-        pytest.param("redis", marks=pytest.mark.redis),
         pytest.param("redis, all sent twice", marks=pytest.mark.redis),
         pytest.param("cluster", marks=pytest.mark.redis),
         "memory",
     ]
 )
 def task(request: pytest.FixtureRequest, prefix: str) -> Iterator[TaskUnderTest]:
-    """Yield a task that does not exist yet. Tests pass as well where the client sends every command twice."""
+    """Yield a task that does not exist yet. Where one server holds it, the client sends every command twice."""
     if request.param == "memory":
         yield TaskInMemory()
-    elif request.param == "redis":
-        yield request.getfixturevalue("redis_task")
     elif request.param == "cluster":
         yield TaskOnRedis(request.getfixturevalue("cluster_client"), Keys(prefix))
     else:

@@ -31,7 +31,6 @@ class TaskInMemory(TaskUnderTest):
         self.leases = MemoryLeases(server, clock, LONG_LEASE)
         self.short_lease = MemoryLeases(server, clock, SHORT_LEASE)
         self.renewals = MemoryLeaseRenewals(server, clock, LONG_LEASE)
-        self.short_lease_renewals = MemoryLeaseRenewals(server, clock, SHORT_LEASE)
         self.schedule = MemorySchedule(server, clock)
         self.inbox = MemoryInbox(server, clock)
         self.logs = MemoryLogs(server)

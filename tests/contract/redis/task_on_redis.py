@@ -45,7 +45,6 @@ class TaskOnRedis(TaskUnderTest):
         self.leases = RedisLeases(scripts, keys, LONG_LEASE, large_steps)
         self.short_lease = RedisLeases(scripts, keys, SHORT_LEASE, large_steps)
         self.renewals = RedisLeaseRenewals(scripts, keys, LONG_LEASE)
-        self.short_lease_renewals = RedisLeaseRenewals(scripts, keys, SHORT_LEASE)
         self.schedule: RedisSchedule = RedisSchedule(scripts, keys)
         self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisEventLogs = RedisEventLogs(client, keys)

@@ -54,7 +54,6 @@ class TaskUnderTest(ABC):
     leases: Leases
     short_lease: Leases
     renewals: RedisLeaseRenewals | MemoryLeaseRenewals
-    short_lease_renewals: RedisLeaseRenewals | MemoryLeaseRenewals
     schedule: Schedule
     inbox: Inbox
     logs: EventLogs
@@ -109,13 +108,6 @@ class TaskUnderTest(ABC):
         assert claim is not None
         return claim
 
-    def let_claim_expire(self) -> TurnClaim:
-        """Claim the pending turn, and let the lease expire."""
-        claim = self.short_lease.claim_turn(self.turn_assignment(), "lost", 10)
-        assert claim is not None
-        self.pass_time(SHORT_LEASE)
-        return claim
-
     def tool_assignment(self, call_id: str = "tc_1", attempt: int = 1) -> ToolAssignment:
         """Return the assignment of a call of the last step."""
         now = self.snapshot
@@ -126,13 +118,6 @@ class TaskUnderTest(ABC):
         step = step_after(self.steps, text, agent)
         self.steps.append(step.model_copy(update={"metadata": {"chunks": chunks}}).sealed(step.prev_digest))
         return self.store.commit(TASK, self.snapshot.position.epoch, Commit(self.steps[-1], fold(self.steps), events))
-
-    def commit_with_decision(self, *events: AnyEvent) -> int | None:
-        """Commit one more step at the current fence, and record the decision for a turn with it."""
-        self.steps.append(step_after(self.steps))
-        commit = Commit(self.steps[-1], fold(self.steps), events[:1])
-        decision = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer", routing={"rule": "next"})
-        return self.store.commit_with_decision(TASK, self.snapshot.position.epoch, commit, decision, events[1:])
 
     def renew_attempt(self, key: str) -> LeaseStatus | Exception:
         """Renew the lease of an attempt."""

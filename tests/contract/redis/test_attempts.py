@@ -7,52 +7,15 @@ import pytest
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
 from roboco.ports.dead_letters import DeadLetters
-from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from roboco.redis import dead_letters as dead_letters
 from roboco.redis.dead_letters import RedisDeadLetters
 from tests.contract.redis.task_on_redis import TaskOnRedis
-from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
-
-
-def test_attempts_that_never_finish_are_counted(task: TaskUnderTest) -> None:
-    leases = task.leases
-    assert [leases.count_attempt("a") for _ in range(3)] == [0, 1, 2]
-    assert leases.count_attempt("b") == 0
-    leases.finish_attempts("a")
-    assert leases.count_attempt("a") == 0
-
-
-def test_an_attempt_excludes_others_until_its_lease_expires(task: TaskUnderTest) -> None:
-    assert task.leases.start_attempt("a") == 0
-    assert task.leases.start_attempt("a") is None
-    task.short_lease_renewals.renew([AttemptLease("a")])
-    task.pass_time(SHORT_LEASE)
-    assert task.renew_attempt("a") is LeaseStatus.LOST
-    assert task.leases.start_attempt("a") == 1
-    assert task.renew_attempt("a") is LeaseStatus.HELD
-    task.leases.finish_attempts("a")
-    assert task.leases.start_attempt("a") == 0
-    task.leases.finish_attempts("never started")
+from tests.contract.redis.task_under_test import TaskUnderTest
 
 
 def make_letter(name: str, minute: int) -> DeadLetter:
     time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
     return dead_letter_of_lost_work("turn", name, "writer, step 3", "lost", 5, time)
-
-
-def test_dead_letters_are_kept_by_id_oldest_first(task: TaskUnderTest) -> None:
-    dead: DeadLetters = task.dead_letters
-    assert dead.entries() == []
-    newer, older = make_letter("newer", 2), make_letter("older", 1)
-    for one in (newer, older, newer):
-        dead.add(one)
-    assert dead.entries() == [older, newer]
-    assert (dead.get(older.letter_id), dead.get("another")) == (older, None)
-    assert dead.count() == 2
-    dead.remove(older.letter_id)
-    dead.remove("another")
-    assert dead.entries() == [newer]
-    assert dead.count() == 1
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
@@ -99,16 +62,6 @@ def test_a_letter_that_this_release_cannot_read_is_listed_and_hides_no_other(red
     assert redis_task.dead_letters.entries() == [other, odd]
     redis_task.dead_letters.remove("dead_x")
     assert redis_task.dead_letters.page(5).letters == [other]
-
-
-def test_the_oldest_dead_letters_are_removed_above_the_maximum_number(
-    redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dead_letters, "MAX_LETTERS", 2)
-    letters = [make_letter(str(number), number) for number in range(4)]
-    for one in letters:
-        redis_task.dead_letters.add(one)
-    assert redis_task.dead_letters.entries() == letters[2:]
 
 
 def test_the_oldest_dead_letters_are_removed_above_the_maximum_size(

@@ -3,10 +3,7 @@
 import json
 from typing import Any
 
-import pytest
-
 from roboco.domain.stream.event import ErrorOccurred
-from roboco.errors import TransientError
 from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import Phase
 from tests.contract.redis.task_on_redis import TaskOnRedis
@@ -69,10 +66,3 @@ def test_an_unlogged_event_is_published_and_not_logged(redis_task: TaskOnRedis) 
         message: Any = pubsub.get_message(timeout=60)
     assert json.loads(message["data"]) == REFUSED.model_dump(mode="json")
     assert redis_task.names() == []
-
-
-def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
-    with pytest.raises(TransientError, match="redis does not answer"):
-        list(unreachable_task.logs.events(TASK, 0))
-    with pytest.raises(TransientError, match="redis does not answer"):
-        unreachable_task.logs.publish_unlogged(TASK, REFUSED)

@@ -1,6 +1,5 @@
-"""The task store: the state of open tasks."""
+"""The task store on Redis: what the state machine does not see, such as the bytes and the lives of keys."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -8,12 +7,10 @@ import pytest
 
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.state import fold
-from roboco.domain.history.step import USER
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StepEnded, UserMessageAdded
 from roboco.domain.stream.event_file import with_step
-from roboco.errors import TransientError
 from roboco.ports import task_store as ports
 from roboco.ports.task_store import Commit, Decision, Phase
 from roboco.redis import task_store as redis_task_store
@@ -27,24 +24,6 @@ TURN = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer")
 RESULT = ToolOutcome(result=ToolResult(tool_call_id="tc_1", result={"a": [1, "ü"]}))
 
 
-@pytest.mark.parametrize(("count", "status"), [(1, TaskStatus.QUEUED), (7, TaskStatus.RUNNING)])
-def test_a_new_task_is_undecided(task: TaskUnderTest, count: int, status: TaskStatus) -> None:
-    task.create(count, status_event("a"), status_event("b"))
-    now = task.snapshot
-    assert (now.position.seq, now.position.phase, now.position.status, now.attempt.number) == (
-        count,
-        Phase.UNDECIDED,
-        status,
-        1,
-    )
-    assert (now.position.reason, now.position.agent, now.position.routing, now.position.redeliveries) == ("", "", {}, 0)
-    assert (now.attempt.claimed, now.attempt.lease_left, now.item_ids, now.calls) == (False, 0.0, (), {})
-    assert (now.steps.first, list(now.steps.tail), now.state) == (task.steps[0], task.steps, fold(task.steps))
-    assert now.position.epoch > 0
-    assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
-    assert len(task.generations()) == 1
-
-
 def test_the_store_keeps_the_newest_steps(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_task_store, "MAX_TAIL_STEPS", 5)
     redis_task.create(8)
@@ -54,38 +33,6 @@ def test_the_store_keeps_the_newest_steps(redis_task: TaskOnRedis, monkeypatch: 
         assert redis_task.commit()
     assert list(redis_task.snapshot.steps.tail) == redis_task.steps[-5:]
     assert redis_task.snapshot.steps.first == redis_task.steps[0]
-
-
-def test_a_decision_is_recorded(task: TaskUnderTest) -> None:
-    task.create(2, status_event("a"))
-    before = task.snapshot
-    decision = Decision(Phase.WAIT, TaskStatus.USER_TURN, "für dich", "writer", {"rule": "ü", "candidates": ["a", "b"]})
-    epoch = task.store.record_decision(TASK, before.position.epoch, decision, [status_event("b"), status_event("c")])
-    now = task.snapshot
-    assert epoch == now.position.epoch
-    assert now.position.epoch > before.position.epoch
-    assert (now.position.phase, now.position.status, now.position.reason, now.position.agent) == (
-        Phase.WAIT,
-        TaskStatus.USER_TURN,
-        "für dich",
-        "writer",
-    )
-    assert now.position.routing == {"rule": "ü", "candidates": ["a", "b"]}
-    assert (now.position.seq, now.steps.tail, now.state) == (before.position.seq, before.steps.tail, before.state)
-    assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
-
-
-def test_a_decision_with_another_fence_is_refused(task: TaskUnderTest) -> None:
-    task.create()
-    old = task.snapshot.position.epoch
-    task.record_decision(Phase.TURN, status_event("a"))
-    before = task.snapshot
-    for epoch in (old, before.position.epoch + 1, 0):
-        assert (
-            task.store.record_decision(TASK, epoch, Decision(Phase.END, TaskStatus.FAILED), [status_event("b")]) is None
-        )
-    assert task.snapshot == before
-    assert task.event_log() == [(1, 0, "a")]
 
 
 def test_a_decision_is_refused_if_it_has_not_seen_a_new_item(task: TaskUnderTest) -> None:
@@ -125,51 +72,6 @@ def test_a_decision_is_refused_if_it_has_not_seen_a_new_item(task: TaskUnderTest
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
 
 
-@pytest.mark.parametrize("phase", [Phase.UNDECIDED, Phase.WAIT])
-def test_a_reset_of_the_logs_moves_the_fence_while_no_work_is_pending(task: TaskUnderTest, phase: Phase) -> None:
-    task.create()
-    if phase is Phase.WAIT:
-        task.record_decision(Phase.WAIT)
-    before = task.snapshot.position.epoch
-    assert task.store.reset_logs(TASK, before, [status_event("again")])
-    assert task.snapshot.position.epoch > before
-    assert task.store.record_decision(TASK, before, TURN, [status_event("void")]) is None
-    assert task.event_log() == [(1, 0, "again")]
-
-
-def test_a_step_is_committed(task: TaskUnderTest) -> None:
-    task.create()
-    task.record_decision()
-    task.claim()
-    old = task.snapshot
-    assert task.commit(status_event("a"), status_event("b"))
-    now = task.snapshot
-    assert now.position.epoch > old.position.epoch
-    assert (now.position.seq, now.position.phase, now.position.status) == (2, Phase.UNDECIDED, TaskStatus.RUNNING)
-    assert (now.attempt.number, now.attempt.claimed, now.attempt.lease_left, now.position.redeliveries) == (
-        1,
-        False,
-        0.0,
-        0,
-    )
-    assert (list(now.steps.tail), now.state, now.steps.first) == (task.steps, fold(task.steps), task.steps[0])
-    assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
-    assert task.store.record_decision(TASK, old.position.epoch, TURN, []) is None
-
-
-def test_a_commit_drops_its_decision_if_an_item_waits(task: TaskUnderTest) -> None:
-    task.create()
-    task.record_decision()
-    task.inbox.add(TASK, ["one"])
-    assert task.commit_with_decision(status_event("a"), status_event("b")) is None
-    assert (task.snapshot.position.seq, task.snapshot.position.phase, task.snapshot.item_ids) == (
-        2,
-        Phase.UNDECIDED,
-        ("one",),
-    )
-    assert task.event_log() == [(1, 0, "a")]
-
-
 def test_a_second_commit_of_a_step_publishes_nothing(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
@@ -184,80 +86,6 @@ def test_a_second_commit_of_a_step_publishes_nothing(task: TaskUnderTest) -> Non
             assert task.store.commit(TASK, fence, Commit(step, state, [status_event("late")]))
     assert task.snapshot == before
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
-
-
-def test_a_commit_with_another_fence_or_position_is_refused(task: TaskUnderTest) -> None:
-    task.create(2)
-    old = task.snapshot.position.epoch
-    task.record_decision()
-    before = task.snapshot
-    steps = make_chain(4)
-    assert not task.store.commit(TASK, old, Commit(steps[2], fold(steps[:3]), [status_event("fenced out")]))
-    assert not task.store.commit(TASK, before.position.epoch, Commit(steps[3], fold(steps), [status_event("too far")]))
-    assert task.snapshot == before
-    assert task.event_log() == []
-
-
-def test_messages_carry_the_position_in_the_other_channel(task: TaskUnderTest) -> None:
-    task.create(1, status_event("a"))
-    task.record_decision(Phase.TURN, status_event("b"))
-    claim = task.claim()
-    for number in (1, 2, 3):
-        assert emit_chunk(task.leases, claim, number, text_chunk(f"c{number}"), USAGE)
-    task.commit(status_event("d"), status_event("e"), agent=USER)
-    task.record_decision()
-    assert emit_chunk(task.leases, task.claim(), 1, text_chunk("c4"), USAGE)
-    assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 3, "d"), (4, 3, "e")]
-    assert task.chunk_log() == [(1, 2, "c1"), (2, 2, "c2"), (3, 2, "c3"), (4, 4, "c4")]
-    assert len(task.generations()) == 1
-
-
-def test_only_an_ended_task_of_the_same_generation_expires(task: TaskUnderTest) -> None:
-    task.create(2, status_event("a"))
-    task.record_decision()
-    task.claim()
-    task.inbox.add(TASK, ["one"])
-    assert not task.store.expire(TASK, 0, task.snapshot.logs.generation)
-    assert task.snapshot.position.seq == 2, "a task that has not ended does not expire"
-    task.record_decision(Phase.END)
-    generation = task.snapshot.logs.generation
-    assert task.store.reset_logs(TASK, task.snapshot.position.epoch, [])
-    assert not task.store.expire(TASK, 0, generation)
-    assert task.snapshot.position.seq == 2, "its logs were reset since"
-    assert task.store.expire(TASK, 100, task.snapshot.logs.generation)
-    assert task.snapshot.position.seq == 2
-    assert task.store.expire(TASK, 0, task.snapshot.logs.generation)
-    assert task.store.load(TASK, 1) is None
-    assert task.event_log() == []
-    task.create(1, status_event("b"))
-    assert task.event_log() == [(1, 0, "b")]
-    assert task.snapshot.item_ids == ()
-
-
-def test_a_task_that_is_created_after_a_wipe_has_a_new_generation_and_fence(task: TaskUnderTest) -> None:
-    task.create(2, status_event("a"))
-    task.record_decision()
-    claim, assignment = task.claim(), task.turn_assignment()
-    epoch, generations = task.snapshot.position.epoch, task.generations()
-    emit_chunk(task.leases, claim, 1, text_chunk("c"), USAGE)
-    task.wipe()
-    assert task.store.load(TASK, 10) is None
-    task.create(2, status_event("b"))
-    assert task.generations().isdisjoint(generations)
-    assert task.snapshot.position.epoch > epoch
-    task.record_decision()
-    before = task.snapshot
-    assert task.leases.claim_turn(assignment, "me", 10) is None
-    assert not emit_chunk(task.leases, claim, 2, text_chunk("late"), USAGE)
-    assert not task.leases.renew_turn(claim)
-    assert task.leases.restart_turn(TASK, epoch, status_event("late")) is None
-    assert task.leases.count_redelivery(TASK, epoch, False) == 0
-    assert task.store.record_decision(TASK, epoch, TURN, [status_event("late")]) is None
-    assert not task.store.commit(
-        TASK, epoch, Commit(step_after(task.steps), fold(make_chain(3)), [status_event("late")])
-    )
-    assert task.snapshot == before
-    assert (task.event_log(), task.chunk_log()) == ([(1, 0, "b")], [])
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(8, [4, 5, 6, 7, 8, 9, 10, 11]), (7, [])])
@@ -346,25 +174,6 @@ def test_all_keys_of_an_expired_task_have_a_time_to_live(redis_task: TaskOnRedis
     assert [name for name in redis_task.names() if "lease" not in name] == []
 
 
-def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
-    store = unreachable_task.store
-    [step] = make_chain(1)
-    uses: list[Callable[[], object]] = [
-        lambda: store.load(TASK, 1),
-        lambda: store.create(TASK, [step], fold([step]), []),
-        lambda: store.record_decision(TASK, 1, TURN, []),
-        lambda: store.commit(TASK, 1, Commit(step, fold([step]), [])),
-        lambda: store.commit_with_decision(TASK, 1, Commit(step, fold([step]), []), TURN, []),
-        lambda: store.create_with_decision(TASK, [step], fold([step]), [], TURN, []),
-        lambda: store.reset_logs(TASK, 1, [status_event("again")]),
-        lambda: store.end_epoch(TASK),
-        lambda: store.expire(TASK, 1, "0"),
-    ]
-    for use in uses:
-        with pytest.raises(TransientError, match=r"redis does not answer.*ROBOCO_REDIS_URL"):
-            use()
-
-
 def test_an_erased_task_is_gone_and_is_not_created_again(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
     epoch = task.snapshot.position.epoch
@@ -388,3 +197,19 @@ def test_redis_forgets_an_erased_task(redis_task: TaskOnRedis) -> None:
     assert [key.rpartition(":")[2] for key in left] == ["state"]
     assert redis_task.client.hgetall(left[0]) == {"erased": "1"}
     assert 0 < redis_task.client.ttl(left[0]) <= 100
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_an_inbox_without_an_open_task_expires(redis_task: TaskOnRedis, ended: bool) -> None:
+    if ended:
+        redis_task.create()
+        redis_task.record_decision(Phase.END)
+    redis_task.inbox.add(TASK, ["late"])
+    key = redis_task.keys.inbox(TASK)
+    assert redis_task.client.ttl(key) > 0
+    redis_task.client.delete(redis_task.keys.state(TASK))
+    redis_task.create()
+    assert redis_task.client.ttl(key) == -1
+    redis_task.client.expire(key, 100)
+    redis_task.inbox.add(TASK, ["more"])
+    assert redis_task.client.ttl(key) == -1

@@ -8,7 +8,7 @@ from roboco.errors import TransientError
 from tests.faults.explore.process import SimulatedProcess, make_call
 from tests.support.memory_ports.watch import Crash, PortCall
 
-IN_PROCESS = ("model.stream", "toolbox.", "notifier.")
+IN_PROCESS = ("model.stream", "remote.", "toolbox.", "notifier.")
 """Calls that send no request to Redis or the workspace: none of them is repeated or takes effect later."""
 NEVER_RAISES = ("dispatcher.report_attempt_end",)
 

@@ -55,7 +55,6 @@ USER_ACTIONS = {
     "on": 2,
     "bulk": 2,
     "export": 1,
-    "import": 1,
 }
 """Actions of users."""
 KINDS = PROCESS_FAULTS | ENVIRONMENT_FAULTS | USER_ACTIONS
@@ -70,7 +69,7 @@ THEMES = (
     (*_SCHEDULING, *LOSSES, "die", "send", "stop", "pause"),
     (*_SCHEDULING, "die", "die-late", "wipe", "refuse", "stale", "retry", "erase", "send", "stop"),
     (*_SCHEDULING, "die", "wipe", "drain", "off", "on", "bulk", "send", "stop"),
-    (*_SCHEDULING, "die", "wipe", "refuse", "retry", "erase", "retain", "export", "import", "stop"),
+    (*_SCHEDULING, "die", "wipe", "refuse", "retry", "erase", "retain", "export", "stop"),
 )
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
 WRITES = (
@@ -109,7 +108,7 @@ FOLLOWS = {
     "off": ("on", "stop"),
     "refuse": ("refuse", "sweep"),
     "retry": ("send", "erase", "stop"),
-    "retain": ("retain", "import", "sweep"),
+    "retain": ("retain", "sweep"),
     "bulk": ("bulk", "stop", "sweep"),
     "stale": ("wipe", "send", "stop"),
     "hold": ("stop", "halt", "send", "sweep", "deliver"),

@@ -39,6 +39,7 @@ from tests.support.memory_ports.dispatcher import (
     ToolMessage,
     TurnMessage,
 )
+from tests.support.memory_ports.remote_agent import ModelWithRemote
 from tests.support.memory_ports.shop import answer_of
 from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.watch import PortCall
@@ -72,11 +73,14 @@ class Run:
         self.world = shape.world(self._watch)
         assert isinstance(self.world.files, TaskFiles)
         self.files = self.world.files
+        assert isinstance(self.world.given.model, ModelWithRemote)
+        self.remote_agent = self.world.given.model.agent
         self.users = Users(self.world, shape)
         self.follower = TaskFollower(self.world, TASK)
         self.session = SessionClient(self.world, TASK)
         self.errors: list[Exception] = []
         self.losses = 0
+        self.time_leaps = any(one.kind in ("pass", "sweep", "retain") for one in case.disturbances)
         self.refused_until = 0.0  # the time until which the store refuses each request
         self.repeated_turns: list[str] = []
         """Turns that a process has dispatched although their step was stored before this process began."""

@@ -20,8 +20,9 @@ from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.controlled import search_script, search_team
 from tests.support.memory_ports.journeys import FORMED, PLAN, POLITE, member, own_turns, speaker
-from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
+from tests.support.memory_ports.model import Script, ScriptedReply, says
 from tests.support.memory_ports.notifications import HOOK, SHOP
+from tests.support.memory_ports.remote_agent import ModelWithRemote
 from tests.support.memory_ports.toolbox import Function, MemoryToolbox
 from tests.support.memory_ports.watch import Watch
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
@@ -53,7 +54,8 @@ class Shape:
 
     def world(self, watch: Watch) -> World:
         """Return a new deployment for this shape."""
-        world = World(Given(ScriptedModel(self.script), MemoryToolbox(dict(self.functions)), POLICY), watch)
+        model = ModelWithRemote(self.script, watch)
+        world = World(Given(model, MemoryToolbox(dict(self.functions)), POLICY), watch)
         world.server.tail_steps = TAIL_STEPS
         world.files = TaskFiles(world.histories, world.clock)
         world.engine = world.process()
@@ -173,6 +175,13 @@ def _delegating_script(request: Request) -> ScriptedReply:
     return says("you two", *calls)
 
 
+def _delegating_afar(request: Request) -> ScriptedReply:
+    if own_turns(request) > 0:
+        return says("it has said so")
+    return says("", ("delegate", {"team": "a2a:far", "prompt": "act"}))
+
+
+FAR = {"model": "far", "provider": "a2a", "base_url": "https://far.example/a2a"}
 _ADD = {"name": "add", "function": "shop.sums:add", "effect": "pure"}
 _PAY = {"name": "pay", "function": "shop.bank:pay", "effect": "irreversible"}
 _FUNCTIONS: dict[str, Function] = {"add": lambda args, context: args["a"] + 1, "pay": lambda args, context: "paid"}
@@ -230,6 +239,13 @@ SHAPES: dict[str, Shape] = {
             },
         ),
         _delegating_script,
+    ),
+    "remote": Shape(
+        team_of(
+            agents=[member("lead", delegates=["a2a:far"]), member("far", model="far")],
+            models={"own": {"model": "m", "default": True}, "far": FAR},
+        ),
+        _delegating_afar,
     ),
     "functions": Shape(
         team_of(

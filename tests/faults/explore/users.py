@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from io import BytesIO
 from itertools import chain, repeat
 from typing import Literal
 
@@ -29,8 +28,6 @@ from roboco.engine.accept.retry_task import retry_task
 from roboco.engine.coordinate.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import FrozenTeams
-from roboco.engine.operate.import_task import import_task
-from roboco.engine.operate.tar_contents import verify
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.errors import TransientError, UsageError
 from roboco.ports.task_store import Phase
@@ -89,8 +86,6 @@ class Users:
             return self._new(UserAction(kind, TASK), partial(self._control_all, list(BULK_CONTROLS)[choice % 4]))
         if kind == "export":
             return self._new(UserAction(kind, task_id), partial(self._export, task_id))
-        if kind == "import":
-            return self._import(choice)
         if kind == "fork":
             fork_id = f"acme:{item_id}"
             return self._new(UserAction(kind, fork_id), lambda engine: fork(engine, ForkRequest(task_id, fork_id)))
@@ -156,15 +151,6 @@ class Users:
     def _export(self, task_id: str, engine: Engine) -> None:
         check_exportable(engine, task_id)
         self.exports[task_id] = b"".join(task_tar(engine.workspace, task_id))
-
-    def _import(self, choice: int) -> tuple[UserAction, UserRequest] | None:
-        tars = [*self.exports.values()]
-        if not tars:
-            return None
-        tar = tars[choice % len(tars)]
-        return self._new(
-            UserAction("import", TASK), lambda engine: import_task(engine, BytesIO(tar), verify(BytesIO(tar)))
-        )
 
     def _request(self, kind: str, task_id: str, item_id: str) -> UserRequest:
         at = self.world.engine.now()

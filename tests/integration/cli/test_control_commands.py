@@ -125,7 +125,10 @@ def test_approve_and_deny_decide_about_a_call(
 def test_answer_is_the_result_of_a_client_tool(desk: Desk, options: tuple[str, ...], final_text: str) -> None:
     task = wait_for_status(desk.run("show", client_tools=[SHOW]), "client_tool_turn")
     call_id = task.history()[-1].calls[0].id
-    assert desk.call("answer", task.task_id, call_id, *options) == f"{call_id} is answered\n"
+    assert (
+        desk.call("answer", task.task_id, call_id, *options)
+        == f'{call_id} is answered: client_show(what="a map") of host, task {task.task_id}\n'
+    )
     wait_for_status(task, "user_turn")
     assert final_text in task.history()[-1].text
     with pytest.raises(AssertionError, match=r"is not an open call|answered before"):
@@ -136,8 +139,9 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
     with desk.start_on_terminal("run", "desk.yaml", "for ever") as terminal:
         terminal.wait_for_text("Ctrl-C lets you send a message to the team; twice stops the task")
         terminal.wait_for_text("on and on and ")
-        terminal.type_text("\x03")
+        terminal.type_text("keys\x03")
         terminal.wait_for_text("your message (Enter sends it")
+        assert not any(typed in terminal.screen for typed in ("keys", "^C"))  # not within the text
         terminal.wait_for_text("> ")
         terminal.type_text("\n")
         terminal.wait_for_text("no message: the task continues")
@@ -148,6 +152,8 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.wait_for_text("your message (Enter sends it")
         terminal.type_text("be brief\n")
         terminal.wait_for_text("(interrupted)")
+        terminal.wait_for_text("be brief")
+        terminal.wait_for_text("interrupts host")
         terminal.wait_for_text("connection closed after")
         terminal.wait_for_text("host was interrupted, and continues with the user's message")
         terminal.wait_for_text("you said be brief")
@@ -157,7 +163,7 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.wait_for_text("the task waits (user_turn); to continue:")
         terminal.wait_for_text("  roboco send task_")
         assert terminal.wait_for_exit() == 0
-        assert terminal.screen.count("be brief") == 2  # typed, and quoted by the host
+        assert terminal.screen.count("be brief") == 3  # typed, in the transcript, and quoted by the host
 
 
 def test_a_user_approves_and_denies_calls_on_the_terminal(desk: Desk) -> None:

@@ -17,11 +17,13 @@ from a2a.client import Client, ClientConfig, create_client
 from a2a.types import (
     AuthenticationInfo,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Message,
     Part,
-    PushNotificationNotSupportedError,
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
@@ -210,40 +212,65 @@ def test_a_task_is_canceled_once_and_failures_are_shown(gateways: list[GatewayPr
     run(drive())
 
 
-def test_the_webhook_of_a_first_message_hears_of_a_wait_and_of_the_end(
-    gateways: list[GatewayProcess], hooks: HookServer
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_webhooks_are_named_with_a_message_and_later_and_hear_of_a_wait_and_of_the_end(
+    gateways: list[GatewayProcess], hooks: HookServer, binding: str
 ) -> None:
-    def posted(task_id: str) -> list[tuple[str, str]]:
-        found = []
-        for request in hooks.posted:
-            name, second = request.headers["webhook-id"], request.headers["webhook-timestamp"]
-            assert signature_headers(name, int(second), request.body, SECRET).items() <= request.headers.items()
-            body = json.loads(request.body)
-            found += [(name, body["type"])] if body["data"]["task_id"] == task_id else []
-        return found
+    def states(path: str, *wanted: str) -> None:
+        def posted() -> list[str]:
+            found = [request for request in hooks.posted if request.path == f"/{path}"]
+            for request in found:
+                assert request.headers["content-type"] == "application/a2a+json"
+                if path.startswith("signed"):
+                    name, second = request.headers["webhook-id"], request.headers["webhook-timestamp"]
+                    signed = signature_headers(name, int(second), request.body, SECRET)
+                    assert signed.items() <= request.headers.items()
+                else:
+                    named = request.headers["authorization"], request.headers["x-a2a-notification-token"]
+                    assert named == ("Bearer of-the-client", "of-the-task")
+            updates = [ParseDict(json.loads(one.body), StreamResponse()).status_update for one in found]
+            return list(dict.fromkeys(f"{one.task_id} {TaskState.Name(one.status.state)}" for one in updates))
+
+        until(lambda: posted() == list(wanted), 30, f"the states of {path} are {wanted}")
 
     async def drive() -> None:
-        config = TaskPushNotificationConfig(url=hooks.url)
-        config.authentication.CopyFrom(AuthenticationInfo(scheme="secret_env", credentials="HOOK_SECRET"))
-        options = SendMessageConfiguration(task_push_notification_config=config)
-        async with connected(gateways[0], "guarded", "HTTP+JSON") as client:
+        run_id = uuid.uuid4().hex
+        with_message = TaskPushNotificationConfig(url=f"{hooks.url}{run_id}", token="of-the-task")
+        with_message.authentication.CopyFrom(AuthenticationInfo(scheme="Bearer", credentials="of-the-client"))
+        signed = TaskPushNotificationConfig(id="signed", url=f"{hooks.url}signed{run_id}")
+        signed.authentication.CopyFrom(AuthenticationInfo(scheme="secret_env", credentials="HOOK_SECRET"))
+        async with connected(gateways[0], "guarded", binding) as client:
             request = said(text("add"))
-            request.configuration.CopyFrom(options)
+            request.configuration.task_push_notification_config.CopyFrom(with_message)
             asked = await task_of(client.send_message(request))
-            await task_of(client.send_message(request))
+            waits, done = f"{asked.id} TASK_STATE_INPUT_REQUIRED", f"{asked.id} TASK_STATE_COMPLETED"
+            await asyncio.to_thread(states, run_id, waits)
+        async with connected(gateways[1], "guarded", binding) as client:
+            signed.task_id = asked.id
+            assert (await client.create_task_push_notification_config(signed)).url == signed.url
+            await asyncio.to_thread(states, f"signed{run_id}", waits)
+            gone = GetTaskPushNotificationConfigRequest(task_id=asked.id, id=asked.id)
+            assert (await client.get_task_push_notification_config(gone)).authentication.scheme == "Bearer"
+            await client.delete_task_push_notification_config(
+                DeleteTaskPushNotificationConfigRequest(task_id=asked.id, id=asked.id)
+            )
+            listed = await client.list_task_push_notification_configs(
+                ListTaskPushNotificationConfigsRequest(task_id=asked.id)
+            )
+            assert [one.id for one in listed.configs] == ["signed"]
+            with pytest.raises(TaskNotFoundError):
+                await client.get_task_push_notification_config(gone)
             [call] = [MessageToDict(part.data) for part in asked.asks]
-            await asyncio.to_thread(until, lambda: posted(asked.id), 30, "the wait is reported")
             reply = said(data(callId=call["callId"], approved=True), taskId=asked.id)
             await task_of(client.send_message(reply))
-            await asyncio.to_thread(until, lambda: len(dict(posted(asked.id))) == 2, 30, "the end is reported")
-            assert list(dict(posted(asked.id)).values()) == ["task.approval", "task.completed"]
-            for late in (said(text("add"), taskId=asked.id), said(text("add"), contextId=asked.context_id)):
-                late.configuration.CopyFrom(options)
-                with pytest.raises(PushNotificationNotSupportedError):
-                    await task_of(client.send_message(late))
-            config.task_id = asked.id
-            with pytest.raises(PushNotificationNotSupportedError):
-                await client.create_task_push_notification_config(config)
+            await asyncio.to_thread(states, f"signed{run_id}", waits, done)
+            await asyncio.to_thread(states, run_id, waits)
+            with pytest.raises(UnsupportedOperationError):
+                await client.create_task_push_notification_config(signed)
+            following = said(text("add"), contextId=asked.context_id)
+            following.configuration.task_push_notification_config.CopyFrom(with_message)
+            second = await task_of(client.send_message(following))
+            await asyncio.to_thread(states, run_id, waits, f"{second.id} TASK_STATE_INPUT_REQUIRED")
 
     run(drive())
 
@@ -264,6 +291,29 @@ def test_a_message_while_the_task_works_is_read_after_the_step(gateways: list[Ga
             assert [message.parts[0].text for message in read.history] == ["a slow and long answer", "two"]
             for later in await asyncio.gather(*both):
                 assert (later.id, later.state, later.texts) == (read.id, read.status.state, texts[1:])
+
+    run(drive())
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_a_message_interrupts_a_task_at_work(gateways: list[GatewayProcess], binding: str) -> None:
+    async def drive() -> None:
+        seen: list[StreamResponse] = []
+        async with connected(gateways[0], "desk", binding) as client, connected(gateways[1], "desk", binding) as other:
+            async for event in client.send_message(said(text("endless"))):
+                seen.append(event)
+                if len(seen) == 5:
+                    stop = said(text("two"), taskId=seen[0].task.id)
+                    ParseDict({"ifBusy": "interrupt"}, stop.message.metadata)
+                    later = asyncio.create_task(task_of(other.send_message(stop)))
+            answered = await later
+            assert answered.texts[-1][1].endswith(": two")
+            assert RemoteTask(seen).texts[-1] == answered.texts[-1]
+            assert answered.state == TaskState.TASK_STATE_COMPLETED
+            wrong = said(text("three"), taskId=answered.id)
+            ParseDict({"ifBusy": "never"}, wrong.message.metadata)
+            with pytest.raises(UnsupportedOperationError):
+                await task_of(client.send_message(wrong))
 
     run(drive())
 
@@ -300,7 +350,7 @@ def test_a_killed_worker_and_a_cut_leave_no_text_twice(gateways: list[GatewayPro
         (b'{"jsonrpc":"2.0","id":1,"method":"Nothing"}', {}, -32601),
         (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":7}}', {}, -32602),
         (b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{}}', {}, -32602),
-        (b'{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}', {}, -32007),
+        (b'{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}', {}, -32004),
         (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"a2a_1"}}', {"A2A-Version": "0.3"}, -32009),
     ],
 )

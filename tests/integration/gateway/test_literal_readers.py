@@ -9,12 +9,10 @@ from typing import Any
 
 import httpx2
 import pytest
-import redis
 from pydantic import BaseModel
 
-from roboco import Task, documents, parse_team
+from roboco import Task, parse_team
 from roboco.gateway.streams.form import ServerSentEvents
-from roboco.redis.keys import Keys
 from tests.support.document_classes import (
     AgentMessage,
     AgentSessionDelta,
@@ -145,23 +143,6 @@ def test_live_items_in_a_form_are_read_by_the_classes_of_its_document(task: Task
     assert client.get(path, params={"form": "003"}).status_code == 422
 
 
-def test_messages_of_the_channel_are_read_in_a_form(stack: Stack) -> None:
-    """A subscriber of Redis converts what it receives."""
-    task_id, seen = f"literal-{stack.folder.name}", list[Any]()
-    with redis.Redis.from_url(stack.valkey.url) as server, server.pubsub(ignore_subscribe_messages=True) as channel:
-        channel.subscribe(Keys(stack.settings.prefix).events(task_id))
-        stack.orchestrator.run(TEAM, "go", task_id=task_id)
-        for received in channel.listen():
-            seen.append(json.loads(received["data"]))
-            if seen[-1]["type"] == "event_task_end":
-                break
-    converted = [documents.in_form(documents.read(record), "001") for record in seen]  # type: ignore[arg-type]
-    read = [
-        LIVE[one["type"]].model_validate(one).model_dump(mode="json") == one for one in converted if one["type"] in LIVE
-    ]
-    assert (len(read) >= 7, all(read)) == (True, True)
-
-
 @pytest.mark.parametrize("path", ["session", "delta"])
 def test_session_with_a_goal_is_read_by_the_classes_of_document_003(
     path: str, task: Task, client: httpx2.Client
@@ -174,19 +155,3 @@ def test_session_with_a_goal_is_read_by_the_classes_of_document_003(
     assert read.goals is not None
     assert [(goal.goal_type, goal.status) for goal in read.goals] == [("plan", "failed")]
     assert read.goals[0].concluded_at is not None
-
-
-def test_events_of_document_003_have_the_same_text(task: Task) -> None:
-    events = list(documents.agent_events(task.stream()))
-    texts = [event.text for event in events if isinstance(event, documents.AgentTextDeltaEvent)]
-    assert "".join(texts) == "".join(step.text for step in task.history() if step.by_agent)
-    results = [event for event in events if isinstance(event, documents.AgentToolResultEvent)]
-    assert [(event.name, event.success) for event in results] == [
-        ("add", True),
-        ("fail", False),
-        ("artifact_write", True),
-    ]
-    began = [
-        type(event).__name__ for event in events if "Start" in type(event).__name__ or "End" in type(event).__name__
-    ]
-    assert began == ["AgentStartTextEvent", "AgentTextEndEvent"] * (len(began) // 2)

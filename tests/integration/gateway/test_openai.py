@@ -72,22 +72,6 @@ def test_a_response_whole_and_read_again(client: OpenAI) -> None:
     assert (again.status, again.instructions) == ("completed", "Be brief.")
 
 
-def test_a_cut_stream_resumes_after_each_event(client: OpenAI) -> None:
-    events = list(client.responses.create(model="desk", input="a long one, cut", stream=True))
-    response_id = events[0].response.id  # type: ignore[union-attr]
-    whole = "".join(event.delta for event in events if event.type == "response.output_text.delta")
-    assert whole == "".join(LONG_ANSWER)
-    for cut in range(0, len(events) - 1, 7):
-        after = events[cut].sequence_number
-        rest = client.responses.retrieve(response_id, stream=True, starting_after=after)
-        later = list(rest)
-        texts = [event.delta for event in [*events[: cut + 1], *later] if event.type == "response.output_text.delta"]
-        assert "".join(texts) == whole, f"cut after {cut}"
-        assert later[-1].type == "response.completed"
-    with client.responses.stream(response_id=response_id, starting_after=5) as helper:
-        assert helper.get_final_response().output_text == whole
-
-
 def test_a_stream_that_is_cut_while_it_runs_resumes(client: OpenAI) -> None:
     events = []
     for event in client.responses.create(model="desk", input="a long one, live", stream=True):

@@ -12,17 +12,11 @@ from typing import Any
 
 import pytest
 from roboto.ai.agent_session import (
-    AgentRole,
     AgentSession,
     AgentToolUseEvent,
     client_tool,
 )
 from roboto.ai.goals import DatasetSummaryAgentGoal
-from roboto.exceptions import (
-    RobotoInvalidRequestException,
-    RobotoInvalidStateTransitionException,
-    RobotoNotFoundException,
-)
 
 from roboco.domain.status import TaskStatus
 from tests.support.documents import example
@@ -271,17 +265,3 @@ def test_the_documented_program_prints_the_answer(stack: Stack, gateways: Replic
         [sys.executable, program], env=os.environ | variables, capture_output=True, text=True, timeout=180, check=True
     )
     assert done.stdout == "And tomorrow? It is And tomorrow?"
-
-
-def test_wrong_requests_raise_the_clients_own_exceptions(
-    gateways: Replicas, start: Callable[..., AgentSession]
-) -> None:
-    with pytest.raises(RobotoNotFoundException, match="no task 'unknown'"):
-        AgentSession.from_id("unknown", roboto_client=gateways.client())
-    with pytest.raises(RobotoInvalidRequestException, match="model"):
-        start("one", model_profile="nonexistent")
-    session = start("Explain.", slowly)
-    with pytest.raises(RobotoInvalidStateTransitionException, match="roboto_turn"):
-        session.send_text("now")
-    session.run(timeout=60)
-    assert session.messages[0].role == AgentRole.USER

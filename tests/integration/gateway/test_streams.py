@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from roboco import Task, parse_team
+from roboco import Task
 from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents
 from tests.integration.streams.test_resume import long_answer
 from tests.support.gateway_process import (
@@ -114,40 +114,6 @@ def test_filters_and_several_tasks_in_one_connection(folder_stack: Stack, gatewa
         assert {frame.data["task_id"] for frame in more.shown}.isdisjoint(names.split(","))
         reply = httpx2.get(f"{urls[0]}/v1/events", params={"tasks": names.split(",")[0], "after": both.place})
         assert (reply.status_code, "3 places" in reply.text) == (400, True)
-
-    run(main())
-
-
-def _delegate(request: Request) -> Reply:
-    """Delegate to two teams, then answer; a helper answers in many pieces."""
-    if request.system == "helper":
-        return long_answer(request)
-    if request.tool_results:
-        return Reply(text="both are in")
-    return Reply(tool_calls=[("delegate", {"team": "helpers", "prompt": prompt}) for prompt in ("one", "two")])
-
-
-def test_sub_tasks_are_in_the_stream_of_their_task(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
-    folder_stack.model.script(_delegate)
-    helpers = {"name": "helpers", "agents": [{"name": "helper", "prompt": "helper"}]}
-    lead = {"name": "lead", "prompt": "lead", "delegates": ["helpers"]}
-    team = parse_team({"name": "leads", "agents": [lead], "teams": {"helpers": helpers}})
-
-    async def main() -> None:
-        task = await asyncio.to_thread(folder_stack.orchestrator.run, team, "go")
-        client = StreamClient([gateway.url for gateway in gateways], path_of(task), subtasks="1")
-        await client.follow(lambda frames: len(frames) > 7)
-        assert client.connections > 2
-        names = {frame.data["task_id"] for frame in client.shown}
-        assert len(names) == 3
-        for name in names:
-            own = [(one.kind, one.data["data"]) for one in client.shown if one.data["task_id"] == name]
-            assert whole_items(own) == await asyncio.to_thread(items_of_task, folder_stack.orchestrator.task(name))
-        url = f"{gateways[0].url}{path_of(task)}"
-        place = next(frame.place for frame in client.shown if "," in frame.place)
-        assert httpx2.get(url, params={"after": place}).status_code == 400
-        page = httpx2.get(url, params={"after": place, "subtasks": "1", "format": "json"}).json()
-        assert {item["data"]["task_id"] for item in page["items"]} <= names
 
     run(main())
 

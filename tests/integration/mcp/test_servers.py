@@ -173,16 +173,6 @@ def test_a_call_fails_if_its_web_server_is_killed_and_the_next_reconnects(tmp_pa
             assert call(servers, server, "reserve", {"article": "tea"}) == "reserved tea"
 
 
-def test_an_expired_session_is_renewed() -> None:
-    port = free_port()
-    server = declare_server(url=f"http://127.0.0.1:{port}/mcp")
-    with open_servers(server) as servers:
-        with run_http_server(port):
-            first = call(servers, server, "process", {})
-        with run_http_server(port):
-            assert call(servers, server, "process", {}) != first
-
-
 def test_a_forked_process_opens_its_own_sessions() -> None:
     done = subprocess.run([*WORKER, "fork", *SHOP], capture_output=True, text=True, timeout=180, check=True)
     child, parent = (line.split() for line in done.stdout.splitlines())

@@ -9,10 +9,8 @@ import pytest
 import redis
 from celery import Celery, chain, chord
 from celery.exceptions import TaskRevokedError
-from celery.result import AsyncResult
 
 import roboco
-from roboco import TaskFailed
 from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.signature import TeamTask
 from roboco.client.canvas.task_ids import team_task_id
@@ -26,7 +24,6 @@ from tests.support.stack import Stack, until
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "reader for {{ context.audience }}"}]}
-TEAM_WITH_USER = TEAM | {"collaboration_model": {"type": "graph", "routing_graph": {"reader": ["USER"]}}}
 
 
 def answer(request: Request) -> Reply:
@@ -131,21 +128,6 @@ def test_no_worker_is_held_while_teams_run(stack: Stack, app: Celery) -> None:
             result.get(timeout=60)
 
 
-def test_a_failing_team_fails_its_chain_as_a_celery_task_does(stack: Stack, app: Celery) -> None:
-    complain = app.signature("shop.complain")
-    failing = chain(app.signature("shop.fetch", ("refuse it",)), team(app).s(), app.signature("shop.publish"))
-    result: Any = failing.apply_async(link_error=[complain, app.signature("shop.explain")])
-    with pytest.raises(TaskFailed, match="the model refuses") as raised:
-        result.get(timeout=60)
-    assert raised.value.status == "failed"
-    assert (result.state, result.parent.state, result.parent.parent.state) == ("FAILURE", "FAILURE", "SUCCESS")
-    until(lambda: shop_lines(stack, f"complained {result.parent.id}"), 60, "link_error ran")
-    assert not shop_lines(stack, "published read notes on refuse")
-    explained = f"explained {result.parent.id}: task {raised.value.task_id} is failed: "
-    assert [line.startswith(explained) for line in shop_lines(stack, "explained")] == [True]
-    assert len(shop_lines(stack, "complained")) == 1
-
-
 def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack, app: Celery) -> None:
     """A caller such as celery beat reads no result."""
     orchestrator = stack.orchestrator
@@ -164,40 +146,6 @@ def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack,
         orchestrator.operator.requeue_dead_letter(letter.letter_id)
     assert orchestrator.operator.dismiss_dead_letter(letter.letter_id) == letter
     assert letter not in orchestrator.operator.dead_letters()
-
-
-def test_a_team_that_waits_for_its_user_fails_its_signature_only_if_on_wait_is_fail(stack: Stack, app: Celery) -> None:
-    waiting = roboco.team(TEAM_WITH_USER, app=app, context={"audience": "people"}).s("ask").apply_async()
-    until(lambda: _status(stack, waiting) == "user_turn", 60, "the task waits for its user")
-    failing = (
-        roboco.team(TEAM_WITH_USER, app=app, context={"audience": "people"}, on_wait="fail").s("ask").apply_async()
-    )
-    with pytest.raises(TaskFailed) as raised:
-        failing.get(timeout=60)
-    assert raised.value.status == "user_turn"
-    until(lambda: _status(stack, failing) == "cancelled", 60, "the task with on_wait='fail' is stopped")
-    assert not waiting.ready()
-    stack.orchestrator.task(team_task_id(waiting.id)).stop()
-    with pytest.raises(TaskRevokedError):
-        waiting.get(timeout=60)
-    assert failing.state == "FAILURE"
-
-
-def _status(stack: Stack, result: AsyncResult[Any]) -> str:
-    files = stack.orchestrator._engine.workspace.files
-    task_id = team_task_id(result.id)
-    return "" if files.get(f"{task_id}/task.json") is None else str(stack.orchestrator.task(task_id).summary().status)
-
-
-def test_a_revoked_team_revokes_its_chain_and_stops(stack: Stack, app: Celery) -> None:
-    result: Any = chain(team(app).s("dawdle in a chain"), app.signature("shop.publish")).apply_async()
-    until(lambda: _status(stack, result.parent) == "running", 60, "the team runs")
-    result.parent.revoke()
-    with pytest.raises(TaskRevokedError):
-        result.get(timeout=60)
-    assert result.parent.state == "REVOKED"
-    until(lambda: _status(stack, result.parent) == "cancelled", 60, "the team is stopped")
-    assert not shop_lines(stack, "dawdle in a chain")
 
 
 def test_repeated_messages_continue_a_chain_once(stack: Stack, app: Celery) -> None:

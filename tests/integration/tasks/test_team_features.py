@@ -1,6 +1,5 @@
 """Teams with an MCP server, the sandbox, files, memory and limits, on real workers."""
 
-import base64
 import json
 import shlex
 import subprocess
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery
 
 from roboco import Task, parse_team
 from roboco.cli.commands.demo import shipped_team
@@ -22,9 +20,6 @@ from tests.support.stack import TOOLS, Stack, until
 pytestmark = pytest.mark.workers
 
 LIBRARY = shlex.join((sys.executable, "-m", "roboco.examples.library"))
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 
 
 @pytest.fixture(scope="module")
@@ -113,101 +108,6 @@ def test_what_an_agent_remembers_is_recalled_in_a_later_task_of_the_same_user_al
     ask("remember she has a dog", "alice")
     assert shell.call("memory", "all", "--erase", "--yes") == "1 entries are erased\n"
     assert ask("recall dog", "alice") == []
-
-
-@pytest.mark.parametrize("prompt", ["good day", "something rude"])
-def test_guards_pass_or_refuse_a_message_before_the_first_turn(stack: Stack, prompt: str, tmp_path: Path) -> None:
-    verdict = {"type": "object", "properties": {"passed": {"type": "boolean"}}, "required": ["passed"]}
-    judge = {"name": "judge", "agents": [{"name": "judge", "prompt": "judge", "output": verdict}]}
-    team = parse_team(
-        {
-            "name": "guarded",
-            "agents": [{"name": "clerk", "prompt": "clerk"}],
-            "guards": {"input": ["polite", "judge"], "on_refusal": {"answer": "I cannot help."}},
-            "tools": [{"name": "polite", "function": "tests.support.tools_for_agents:polite", "effect": "pure"}],
-            "teams": {"judge": judge},
-        }
-    )
-    asked: list[str] = []
-
-    def reply(request: Request) -> Reply:
-        asked.append(request.system.split()[0])
-        return Reply(text='{"passed": true}' if asked[-1] == "judge" else "a good day to you")
-
-    task = run(stack, team, reply, prompt)
-    streamed = "".join(map(repr, task))
-    passed = prompt == "good day"
-    result = task.result(60)
-    assert (result.status, result.text) == ("completed", "a good day to you" if passed else "I cannot help.")
-    assert asked == (["judge", "clerk"] if passed else ["judge"])
-    assert ("I cannot help." in streamed) is not passed
-    why = Shell(tmp_path, stack.environment).call("why", task.task_id)
-    assert "these guards were asked: polite, judge" in why
-    assert passed or "polite: it is rude" in why
-
-
-@pytest.mark.parametrize("prompt", ["good day", "something rude"])
-def test_guards_pass_or_refuse_an_answer_before_a_follower_sees_it(stack: Stack, prompt: str, tmp_path: Path) -> None:
-    verdict = {"type": "object", "properties": {"passed": {"type": "boolean"}}, "required": ["passed"]}
-    judge = {"name": "judge", "agents": [{"name": "judge", "prompt": "judge", "output": verdict}]}
-    team = parse_team(
-        {
-            "name": "discreet",
-            "agents": [{"name": "clerk", "prompt": "clerk"}],
-            "guards": {"output": ["polite", "judge"], "on_refusal": {"answer": "I cannot say."}},
-            "tools": [{"name": "polite", "function": "tests.support.tools_for_agents:polite", "effect": "pure"}],
-            "teams": {"judge": judge},
-        }
-    )
-
-    def reply(request: Request) -> Reply:
-        return Reply(text='{"passed": true}' if request.system.startswith("judge") else f"and {prompt} to you")
-
-    task = run(stack, team, reply, prompt)
-    streamed = "".join(map(repr, task))
-    passed, text = prompt == "good day", f"and {prompt} to you"
-    result = task.result(60)
-    assert (result.status, result.text) == ("completed", text if passed else "I cannot say.")
-    assert (text in streamed) is passed
-    assert (text in task.session().model_dump_json()) is passed
-    why = Shell(tmp_path, stack.environment).call("why", task.task_id)
-    assert "these guards were asked: polite, judge" in why
-    assert passed or "polite: it is rude" in why
-
-
-def describe_images(request: Request) -> Reply:
-    shown = [part["type"] for message in request.messages for part in message["content"] if isinstance(part, dict)]
-    urls = [
-        part["image_url"]["url"]
-        for message in request.messages
-        for part in message["content"]
-        if isinstance(part, dict) and part["type"] == "image_url"
-    ]
-    seen = sum(base64.b64decode(url.partition("base64,")[2]) == PIXEL for url in urls)
-    return Reply(text=f"I was shown {shown} and see {seen}")
-
-
-def test_attached_images_are_sent_to_the_model(stack: Stack, tmp_path: Path) -> None:
-    picture = tmp_path / "pixel.png"
-    picture.write_bytes(PIXEL)
-    team = parse_team(
-        {
-            "name": "eyes",
-            "models": {"sees": {"model": "scripted", "images": True}},
-            "collaboration_model": {"type": "manual"},
-            "agents": [{"name": "one", "prompt": "hi"}],
-        }
-    )
-    task = run(stack, team, describe_images, "what is it?", files=[picture])
-    assert task.result(60).text == "I was shown ['text', 'image_url'] and see 1"
-    assert task.history()[0].artifacts[0].mime_type == "image/png"
-    again = task.upload(picture, "again.png")
-    with Celery(broker=stack.valkey.url) as producer:
-        arguments = {"task_id": task.task_id, "message": "and this?", "artifacts": [again.name]}
-        producer.send_task("roboco.send", kwargs=arguments, queue="roboco.coordinator")
-    until(lambda: len(task.history()) == 4, 60, "the agent has answered")
-    assert task.history()[3].text == "I was shown ['text', 'image_url', 'text', 'image_url'] and see 2"
-    assert task.history()[2].artifacts[0].name == "again.png"
 
 
 def describe_files(request: Request) -> Reply:

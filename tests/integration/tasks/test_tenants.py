@@ -1,6 +1,5 @@
 """Tenants, priorities and schedules on real workers: the order of turns that wait."""
 
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from roboco import Orchestrator, Overloaded, Task, UsageError, parse_team
-from roboco.local.process import Server, start_server
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import LONG_LEASE, ROOT, Stack, until
+from tests.support.stack import LONG_LEASE, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.slow]
 ECHO = {"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]}
@@ -136,65 +134,3 @@ def test_a_client_of_a_tenant_sees_only_its_own_tasks(single_turn_stack: Stack) 
     assert keys
     assert all(str(key).startswith("roboco:{acme:order-1}") for key in keys)
     assert (Path(single_turn_stack.settings.workspace.removeprefix("file://")) / "acme:order-1").is_dir()
-
-
-BEAT_MODULE = """
-import time
-from celery import Celery
-from celery.beat import BeatLazyFunc
-
-def id_of_slot():
-    return f"news-{{time.time() // 4:.0f}}"
-
-app = Celery("shop", broker={broker!r})
-app.conf.beat_schedule = {{
-    "every second": {{
-        "task": "roboco.submit",
-        "schedule": 1.0,
-        "kwargs": {{
-            "task_id": BeatLazyFunc(id_of_slot), "team": "echo", "prompt": "what is new?", "tenant": "acme"
-        }},
-        "options": {{"queue": "roboco.coordinator"}},
-    }}
-}}
-"""
-
-
-def start_beat(stack: Stack, folder: Path, name: str) -> Server:
-    command = [
-        sys.executable,
-        "-m",
-        "celery",
-        "-A",
-        "shop_beat",
-        "beat",
-        "-l",
-        "INFO",
-        "--pidfile=",
-        "-s",
-        str(folder / name),
-    ]
-    environment = stack.environment | {"PYTHONPATH": f"{folder}:{ROOT}"}
-    return start_server(name, command, env=environment, log=folder / f"{name}.log", cwd=folder)
-
-
-def test_two_beats_make_one_task_in_each_slot(single_turn_stack: Stack, tmp_path: Path) -> None:
-    """A beat sends each second, and a slot has four: all messages of a slot are the same task."""
-    single_turn_stack.model.script(lambda request: Reply(text="nothing"))
-    (tmp_path / "shop_beat.py").write_text(BEAT_MODULE.format(broker=single_turn_stack.settings.broker))
-    beats = [start_beat(single_turn_stack, tmp_path, name) for name in ("old", "new")]
-    try:
-        with client_of_tenant(single_turn_stack, "acme") as acme:
-            until(lambda: sum(one.status == "completed" for one in acme.tasks()) >= 3, 60, "three tasks have completed")
-    finally:
-        for beat in beats:
-            beat.stop()
-    sent = [(tmp_path / f"{name}.log").read_text().count("Sending due task") for name in ("old", "new")]
-    with client_of_tenant(single_turn_stack, "acme") as acme:
-        made = single_turn_stack.model.requests
-        until(lambda: len(made) == len(list(acme.tasks())), 60, "each slot has one task, and one turn")
-        ids = [one.task_id for one in acme.tasks()]
-    assert all(task_id.startswith("acme:news-") for task_id in ids)
-    assert min(sent) > 0
-    assert sum(sent) > len(ids)
-    assert single_turn_stack.orchestrator.operator.dead_letters() == []

@@ -10,7 +10,8 @@ import pytest
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
-from roboco.broker.background import run_periodically
+from roboco.broker.background import logged, run_periodically
+from roboco.errors import TransientError
 from tests.support.stack import until
 
 THREAD_NAME = "background"
@@ -81,3 +82,16 @@ def test_a_second_signal_may_arrive_at_every_line_of_the_handler_of_the_first(wo
     assert not signalled.is_alive()
     assert lines > 0
     until(lambda: not is_running(), 60, "the background thread has ended")
+
+
+@pytest.mark.parametrize("error", [TransientError("redis is silent"), KeyError("a defect")])
+def test_an_error_of_a_job_is_logged_and_the_next_run_follows(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise error
+
+    logged(fail, "the scan failed")
+    [record] = caplog.records
+    assert record.getMessage().startswith("the scan failed")
+    assert ("redis is silent" in record.getMessage()) is (record.exc_info is None)

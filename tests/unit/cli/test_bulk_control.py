@@ -171,6 +171,6 @@ def test_the_only_waiting_call_needs_no_id(rest: RestWorld) -> None:
         "2 calls wait, name one of them:",
         *(f"  roboco {verb} acme:ships {one.id}  # ship" for one in (first, second) for verb in ("approve", "deny")),
     ]
-    assert call("deny", "acme:ships", first.id).output == f"{first.id} is denied\n"
-    assert call("approve", "acme:ships").output == f"ship()\n{second.id} is approved\n"
+    assert call("deny", "acme:ships", first.id).output == f"{first.id} is denied: ship() of writer, task acme:ships\n"
+    assert call("approve", "acme:ships").output == f"{second.id} is approved: ship() of writer, task acme:ships\n"
     assert pending.unapproved() == []

@@ -131,24 +131,6 @@ def test_validate_names_the_field_of_a_type_and_of_a_check(tmp_path: Path, monke
     ]
 
 
-def test_validate_refuses_a_guard_that_cannot_be_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parameters = {"fit": "text: str, strict: bool = False", "more": "text: str, n: int", "other": "n: int", "bare": ""}
-    functions = [f"@tool\ndef {name}({given}) -> bool:\n    'Check.'\n" for name, given in parameters.items()]
-    (tmp_path / "guards_of_test_commands.py").write_text("from roboco import tool\n" + "\n".join(functions))
-    declared = [{"name": name, "function": f"guards_of_test_commands:{name}"} for name in [*parameters, "unused"]]
-    declared[-1]["function"] = "guards_of_test_commands:other"
-    team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
-    (tmp_path / "team.json").write_text(json.dumps(team | {"guards": {"input": list(parameters)}}))
-    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "guards_of_test_commands")
-    error = call("validate", "team.json").exception
-    assert isinstance(error, InvalidTeam)
-    assert error.mistakes == tuple(
-        f"guards.input[{index}]: function 'guards_of_test_commands:{name}' takes 'text' alone, "
-        f"and this one needs {needs}"
-        for index, name, needs in ((1, "more", ["text", "n"]), (2, "other", ["n"]), (3, "bare", []))
-    )
-
-
 def test_validate_reports_a_tool_without_a_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bare_of_test_commands.py").write_text(
         "from roboco import tool\n@tool\ndef search(query: str) -> str:\n    return query\n"

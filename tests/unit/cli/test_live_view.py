@@ -8,8 +8,8 @@ import pytest
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
-from roboco.domain.history.part import TextPart
-from roboco.domain.stream.item import stream_item
+from roboco.domain.history.part import ErrorPart, TextPart
+from roboco.domain.stream.item import TextPartDelta, ToolCallItem, stream_item
 from tests.unit.cli.live_items import delta, event, final, show_items, tool_call, tool_result
 
 SELECTED = event("agent_select", agent_name="writer", step_id="step_1", reason="is the first")
@@ -59,14 +59,50 @@ CUT_OFF = final("writer", TextPart(text="Once"), interrupted=True, receipt=RECEI
 def test_an_interrupting_message_is_shown() -> None:
     message = event("user_message", step_id="step_2", text="be brief")
     notice = event("user_interrupt", reason="be brief", receipt=RECEIPT)
-    closed = "   connection closed after 15 ms, 1 chunk came after\n"
+    closed = "   interrupts writer · connection closed after 15 ms, 1 chunk came after\n"
     assert show_items(SELECTED, delta("Once"), CUT_OFF, message, notice) == (
         f"{LABEL}Once\n   (interrupted)\n\n── you\nbe brief\n{closed}"
     )
-    assert show_items(CUT_OFF, message, notice, typed=["be brief"]) == f"   (interrupted)\n{closed}"
-    assert (
-        show_items(message, event("user_interrupt", reason="be brief"), typed=["be brief"]) == ""
-    )  # no agent was writing
+
+
+def test_an_interrupting_message_is_shown_if_no_agent_was_writing() -> None:
+    message = event("user_message", step_id="step_2", text="be brief")
+    text = show_items(message, event("user_interrupt", reason="be brief"))
+    assert text == "\n── you\nbe brief\n   interrupts the task\n"
+
+
+def test_an_answer_that_was_typed_is_not_shown_again() -> None:
+    assert show_items(event("user_message", step_id="step_2", text="the sea"), typed=["the sea"]) == ""
+
+
+def test_after_a_stop_only_the_end_is_shown() -> None:
+    file = io.StringIO()
+    view = LiveView(Screen(file))
+    view.note_stop()
+    stop, end = event("user_interrupt", reason="enough"), event("task_end", status="cancelled", reason="enough")
+    for item in (SELECTED, delta("Once"), CUT_OFF, stop, end):
+        view.show(stream_item(item, "0.0.0.0.1"))
+    assert file.getvalue().splitlines()[:3] == ["   interrupted: enough", "", "── cancelled · enough"]
+
+
+def test_the_turn_of_a_function_is_shown_once() -> None:
+    selected = event("agent_select", agent_name="critic", step_id="step_1", reason="after writer always")
+    turn = ToolCallItem(step_id="step_1", agent_name="critic", part=tool_call("critic").part)
+    begins, result = final("critic", turn.part, function="call"), tool_result("answered")
+    answer = TextPartDelta(text="Be brief.", step_id="step_2", agent_name="critic", attempt=1)
+    text = show_items(selected, turn, begins, result, final("tool_executor", result.part), answer)
+    assert text == "\n── critic · writer has finished\nBe brief."
+
+
+def test_the_turn_of_a_function_that_fails_is_shown() -> None:
+    turn = ToolCallItem(step_id="step_1", agent_name="critic", part=tool_call("critic").part)
+    shown = show_items(turn, final("critic", turn.part, function="call"), tool_result(error="KeyError: 'a'"))
+    assert shown == "   ← critic · 5 ms · KeyError: 'a'\n"
+
+
+def test_a_tool_with_the_name_of_its_agent_is_shown() -> None:
+    call = ToolCallItem(step_id="step_1", agent_name="search", part=tool_call("search", a=1).part)
+    assert show_items(call, final("search", call.part)) == "   → search(a=1)\n"
 
 
 def test_a_stop_is_shown() -> None:
@@ -139,3 +175,36 @@ def test_json_lines_keep_an_event_of_a_newer_release() -> None:
 def test_the_cause_of_a_wait_is_printed_once() -> None:
     waits = event("status", status="running", reason="it waits for a server")
     assert show_items(waits, waits).count("it waits for a server") == 1
+
+
+def test_the_reason_of_an_edge_without_a_condition_is_a_sentence() -> None:
+    ended = show_items(event("task_end", status="completed", reason="after writer always"))
+    assert ended.splitlines()[1] == "── completed · writer has finished"
+    assert "── failed · after writer always it fails" in show_items(
+        event("task_end", status="failed", reason="after writer always it fails")
+    )
+
+
+def test_a_typed_answer_is_printed_as_yaml() -> None:
+    value = {"verdict": "good", "points": ["short", "clear"]}
+    text = json.dumps(value)
+    typed = final("writer", TextPart(text=text), output=value)
+    assert show_items(SELECTED, delta(text[:9]), delta(text[9:]), typed) == (
+        f"{LABEL}verdict: good\npoints: [short, clear]"
+    )
+
+
+def test_a_text_that_only_looks_like_a_typed_answer_is_printed_as_it_is() -> None:
+    text = show_items(SELECTED, delta("[1] is "), delta("a note"), final("writer", TextPart(text="[1] is a note")))
+    assert text == f"{LABEL}[1] is a note"
+
+
+def test_an_attempt_after_a_held_text_is_printed() -> None:
+    restart = event("turn_restart", step_id="step_1", attempt=2, reason="its worker was lost")
+    assert show_items(SELECTED, delta("{half"), restart, delta("Once", attempt=2)).endswith("lost\nOnce")
+
+
+def test_an_error_that_ends_the_task_is_printed_once() -> None:
+    failed = final("writer", ErrorPart(code="model", message="it is gone"))
+    text = show_items(failed, event("task_end", status="failed", reason="it is gone"))
+    assert text.splitlines()[:3] == ["   error model: it is gone", "", "── failed"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.cli.commands.demo import _program
+from roboco.cli.commands.demo import _init_command
 from roboco.cli.commands.init import next_commands, on_shell_path
 
 
@@ -41,7 +41,9 @@ def test_the_program_is_named_relative_to_the_folder_or_in_full(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [str(environment / "roboco")])
     monkeypatch.chdir(tmp_path)
-    assert _program() == "venv/bin/roboco"
+    assert _init_command() == "venv/bin/roboco init my-team"
     (tmp_path / "shop").mkdir()
     monkeypatch.chdir(tmp_path / "shop")
-    assert _program() == str(environment / "roboco")
+    assert _init_command() == f"{environment / 'roboco'} init my-team"
+    monkeypatch.setenv("UV", "uv")
+    assert _init_command() == "the command that you typed, with `init my-team` in place of `demo`"

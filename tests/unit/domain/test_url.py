@@ -52,6 +52,11 @@ ENTRY = "https://h.example/team"
         ("https://h。example/team", "must be"),
         ("HTTPS://h.example/team", "must be"),
         ("ftp://h.example/team", "must be"),
+        ("h.example", "must be"),
+        ("https://", "must be"),
+        ("https:///team", "must be"),
+        ("https://h.example /team", "must be"),
+        ("https://h.example/team\n", "must be"),
     ],
 )
 def test_an_ambiguous_url_is_refused(url: str, reason: str) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.notification import MAX_RETRY_DELAY, Notification, NotificationName
+from roboco.domain.notification import MAX_RETRY_DELAY, Notification, NotificationName, NotifyTarget
 from roboco.domain.paths import NOTIFY_MARKERS, finished_notification_path, notifications_path
+from roboco.domain.push_notification import PushConfig
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
 from roboco.engine.operate.notification_delivery import (
@@ -17,7 +18,7 @@ from roboco.engine.operate.notification_delivery import (
 from roboco.errors import RetryLater, TransientError, UsageError
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.support.memory_ports.notifications import HOOK, SHOP, URL, deliver_all
-from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
+from tests.support.memory_ports.watch import Crash, Fault, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
 
 
@@ -219,3 +220,62 @@ def test_a_notification_with_confirmation_is_repeated_until_it_is_confirmed() ->
     assert len(world.notifier.deliveries) == 3
     with pytest.raises(UsageError, match="no notification"):
         notify.confirm(world.engine, TASK, "0-00000001-failed")
+
+
+def push_receiver(push_id: str) -> NotifyTarget:
+    """Return a receiver of push notifications."""
+    config = PushConfig(id=push_id, task_id="t", context_id="c")
+    return NotifyTarget(webhook=f"https://push.example/{push_id}", on=(*HOOK["on"],), push=config)
+
+
+def waiting_world() -> World:
+    """Return the world of a task that waits, to which receivers may be added."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[])
+    world.settle()
+    return world
+
+
+def calls_of_adding() -> list[str]:
+    world = waiting_world()
+    world.watch = counting = Fault(10**9, lambda: None)
+    notify.set_push_receiver(world.engine, TASK, push_receiver("a"))
+    world.watch = make_call
+    return counting.seen
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_an_added_receiver_hears_of_the_wait_once_wherever_the_gateway_dies(after: bool) -> None:
+    def crash() -> None:
+        raise Crash
+
+    for number, name in enumerate(calls_of_adding(), 1):
+        world = waiting_world()
+        world.watch = Fault(number, crash, after)
+        with pytest.raises(Crash):
+            notify.set_push_receiver(world.engine, TASK, push_receiver("a"))
+        world.watch = make_call
+        world.engine = world.process()
+        notify.set_push_receiver(world.engine, TASK, push_receiver("a"))  # by another gateway
+        deliver_all(world)
+        world.stop()
+        world.settle()
+        deliver_all(world)
+        assert world.notifier.statuses("https://push.example/a") == ["user_turn", "cancelled"], f"{number} {name}"
+
+
+def test_two_gateways_add_receivers_at_the_same_time() -> None:
+    world = waiting_world()
+    other = world.engine
+    replacing = calls_of_adding().index("files.replace") + 1
+    world.watch = Fault(replacing, lambda: _add_beside(world, push_receiver("b")))
+    notify.set_push_receiver(other, TASK, push_receiver("a"))
+    world.watch = make_call
+    deliver_all(world)
+    for push_id in ("a", "b"):
+        assert world.notifier.statuses(f"https://push.example/{push_id}") == ["user_turn"]
+
+
+def _add_beside(world: World, receiver: NotifyTarget) -> None:
+    world.watch = make_call
+    notify.set_push_receiver(world.engine, TASK, receiver)

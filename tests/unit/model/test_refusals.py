@@ -32,14 +32,36 @@ TOO_LONG = [
     "The sequence length of 9000 exceeds the maximum sequence length of 8192",
     "Token limit exceeded: 150000 > 131072",
     "Too many total text bytes: 20000000 > 9000000",
+    "Input is too long for requested model.",
+    "The input (140007 tokens) is longer than the model's context length (131072 tokens).",
+    "This model's maximum prompt length is 131072 but the request contains 139000 tokens.",
+    "Trying to keep the first 5000 tokens when context overflows. The model is loaded with context length of only 4096",
 ]
 
 
-@pytest.mark.parametrize("words", TOO_LONG)
 @pytest.mark.parametrize("status", [0, 400])
-def test_a_request_that_is_too_long_is_recognised(words: str, status: int) -> None:
-    failure = ServerFailure(status, {"error": {"message": words, "type": "invalid_request_error"}})
-    assert model_error(failure, make_request()).code == "context_length"
+def test_a_request_that_is_too_long_is_recognised(status: int) -> None:
+    failures = [ServerFailure(status, {"error": {"message": words}}) for words in TOO_LONG]
+    errors = [model_error(failure, make_request()) for failure in failures]
+    assert [error.message for error in errors if error.code != "context_length"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "quote"),
+    [
+        ([{"error": {"code": 400, "message": "Invalid value at 'tools[0]'"}}], "status", "Invalid value at 'tools[0]'"),
+        ({"detail": "model has no tools"}, "status", "model has no tools"),
+        (
+            {"error": {"code": "tool_use_failed", "message": "Failed to call a function.", "failed_generation": "<x>"}},
+            "malformed_call",
+            "Failed to call a function",
+        ),
+    ],
+)
+def test_a_refusal_in_any_form_is_quoted(body: Any, code: str, quote: str) -> None:
+    error = model_error(ServerFailure(400, body), make_request())
+    assert error.code == code
+    assert quote in error.message
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.model.a2a_wire import A2aWire, _Reading
-from roboco.model.errors import ServerFailure
+from roboco.model.errors import ServerFailure, model_error
 from roboco.model.reply_assembly import ReplyAssembly
 from roboco.model.wire import Output
 from roboco.ports.model import Request
@@ -28,8 +28,8 @@ class Remote:
 
     message_id = "m"
 
-    def __init__(self, known: str | None = None) -> None:
-        self.known, self.refused, self.cancelled = known, 0, False
+    def __init__(self, known: str | None = None, cancels: bool = False) -> None:
+        self.known, self.refused, self.cancels, self.end = known, 0, cancels, ""
 
     def begin(self) -> str | None:
         return self.known
@@ -39,6 +39,9 @@ class Remote:
 
     def note_refused(self) -> None:
         self.refused += 1
+
+    def note_end(self, state: str) -> None:
+        self.end = state
 
 
 def piece(name: str, text: str, append: bool = False) -> dict[str, Any]:
@@ -207,17 +210,18 @@ def test_an_agent_without_streams_is_asked_until_its_task_ends() -> None:
     assert methods.count("SendMessage") == 1
 
 
-@pytest.mark.parametrize("cancelled", [True, False])
-def test_only_a_stop_cancels_the_task(cancelled: bool) -> None:
+@pytest.mark.parametrize("named", [True, False])
+def test_a_closed_call_ends_no_task_and_learns_its_name(named: bool) -> None:
     methods: list[str] = []
     began = asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
         methods.append((await request.json())["method"])
-        if methods[-1] == "CancelTask":
-            return web.json_response({"jsonrpc": "2.0", "id": 1, "result": {}})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
+        if not named:
+            began.set()
+            await asyncio.sleep(0.2)
         await response.write(f"data: {json.dumps({'result': BEGUN})}\n\n".encode())
         began.set()
         await asyncio.sleep(30)
@@ -227,12 +231,67 @@ def test_only_a_stop_cancels_the_task(cancelled: bool) -> None:
         remote = Remote()
         turn = asyncio.create_task(_exchange(answer, remote))
         await began.wait()
-        while remote.known is None:
+        while named and remote.known is None:
             await asyncio.sleep(0.01)
-        remote.cancelled = cancelled
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
+        assert remote.known == "remote-1"
 
     asyncio.run(drive())
-    assert methods == ["SendStreamingMessage", *(["CancelTask"] if cancelled else [])]
+    assert methods == ["SendStreamingMessage"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "state"),
+    [
+        ({"CancelTask": "CANCELED"}, "CANCELED"),
+        ({"CancelTask": "WORKING", "GetTask": "CANCELED"}, "CANCELED"),
+        ({"CancelTask": -32002, "GetTask": "COMPLETED"}, "COMPLETED"),
+        ({"CancelTask": -32001}, "NOT_FOUND"),
+        ({"CancelTask": -32002, "GetTask": "WORKING"}, None),
+        ({"CancelTask": -32004, "GetTask": "WORKING"}, None),
+        ({"CancelTask": -32603, "GetTask": -32603}, None),
+    ],
+)
+def test_a_cancellation_says_how_the_task_has_ended(answers: dict[str, Any], state: str | None) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        found = answers[(await request.json())["method"]]
+        if isinstance(found, int):
+            return web.json_response(refusal(found))
+        return web.json_response({"result": {"id": "r", "status": {"state": f"TASK_STATE_{found}"}}})
+
+    remote = Remote("r", cancels=True)
+    if state is None:
+        with pytest.raises(ServerFailure):
+            asyncio.run(_exchange(answer, remote))
+        return
+    assert asyncio.run(_exchange(answer, remote)) == state
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_agent_is_asked_again_for_a_task_that_is_known(status: int) -> None:
+    methods: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        methods.append((await request.json())["method"])
+        if len(methods) < 3:
+            return web.Response(status=status, headers={"Retry-After": "0"})
+        return web.json_response({"result": BEGUN["task"] | DONE["statusUpdate"]})
+
+    remote = Remote("remote-1")
+    asyncio.run(_exchange(answer, remote))
+    assert (remote.refused, remote.end) == (0, "COMPLETED")
+    assert methods == ["SubscribeToTask", "SubscribeToTask", "SubscribeToTask", "GetTask"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_agent_has_not_accepted_the_message(status: int) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, headers={"Retry-After": "7"})
+
+    remote = Remote()
+    with pytest.raises(ServerFailure) as caught:
+        asyncio.run(_exchange(answer, remote))
+    error = model_error(caught.value, Request(ModelProfile(model="far"), (), ()))
+    assert (remote.refused, error.retryable, error.retry_after) == (1, True, 7.0)

@@ -122,7 +122,7 @@ def test_a_kill_repeats_no_request_that_is_recorded(world: World, at: int) -> No
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"tools": ["artifact_list"]}, "has no function, tools"),
+        ({"tools": ["artifact_list"]}, "has no tools"),
         ({"prompt": "hi"}, "has no prompt"),
         ({"model": "m"}, "with the field pydantic_ai has no model"),
         ({"function": "a.b:c"}, r"agents\[0\]: function and pydantic_ai exclude each other"),

@@ -9,14 +9,10 @@ import redis
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.usage import DayUsage
-from roboco.errors import TransientError
-from roboco.local.valkey import ValkeyServer
 from roboco.redis.caller_limits import Accepted, Account, LimitReached, RedisCallerCounts, RedisOpenTasks
-from roboco.redis.client import connect
 from roboco.redis.keys import Keys
 from roboco.redis.rate_limits import RedisRateLimiter
-from roboco.redis.scripts import Scripts, load_missing, script_texts
-from tests.support.redis_users import create_users, url_of
+from roboco.redis.scripts import Scripts
 
 pytestmark = pytest.mark.redis
 HUGE = 10**9
@@ -149,30 +145,3 @@ def test_every_key_expires_and_identities_cannot_leave_their_slot(client: redis.
     for name in names:
         assert str(name).startswith(f"{prefix}:{{gate:acme}}:")
         assert 0 < client.pttl(str(name)) <= 31 * 86_400_000
-
-
-def test_the_redis_users_of_the_gateway_and_of_workers_suffice(valkey: ValkeyServer) -> None:
-    most = CallerLimits(requests_per_minute=5, bytes_per_minute=5, open_streams=5, open_tasks=5)
-    caller = Account("acme", f"key:{time.time_ns()}", most, most)
-    with create_users(valkey), connect(valkey.url) as admin:
-        load_missing(admin, script_texts().values())
-        with connect(url_of(valkey, "roboco-gateway")) as client:
-            scripts = Scripts(client)
-            counts, tasks = RedisCallerCounts(scripts, Keys()), RedisOpenTasks(scripts, Keys())
-            assert isinstance(counts.admit(caller, 3), Accepted)
-            assert counts.hold_streams(caller, "p", 1, 1) is None
-            counts.renew_streams(caller, "p", 0, 0)
-            assert tasks.add(caller, "acme:t1") is None
-            tasks.mark_checked(caller, ["acme:t1"])
-            assert len(tasks.least_recently_checked(caller, 5)) == 1
-            tasks.remove(caller, ["acme:t1"])
-            assert RedisRateLimiter(scripts, Keys(), NO_LIMITS).spent("acme", USED.day, caller.by).tokens == 0
-        for steps, user in ((1, "roboco-coordinator"), (2, "roboco-agents")):
-            with connect(url_of(valkey, user)) as client:
-                used = USED.model_copy(update={"tokens": steps})
-                RedisRateLimiter(Scripts(client), Keys(), NO_LIMITS).count_day(
-                    f"acme:{caller.by[4:]}", caller.by, steps, used
-                )
-                with pytest.raises(TransientError, match="NOPERM"):
-                    RedisCallerCounts(Scripts(client), Keys()).admit(caller, 1)
-        assert RedisRateLimiter(Scripts(admin), Keys(), NO_LIMITS).spent("acme", USED.day, caller.by).tokens == 2

@@ -3,7 +3,7 @@
 from typing import Any
 
 from roboco.domain.shard import SHARDS
-from roboco.ports.schedule import Schedule
+from roboco.ports.schedule import ClaimedEntry, Schedule
 from roboco.redis.schedule import RedisSchedule
 from tests.support.memory_ports.schedule import MemorySchedule
 
@@ -19,7 +19,13 @@ def due_at(schedule: Schedule, name: str) -> float | None:
 
 def due_names(schedule: Schedule, limit: int = 10) -> list[str]:
     """Return at most `limit` due entries of all shards, earliest first. Keep their times, to within a millisecond."""
-    claimed = [entry for shard in range(SHARDS) for entry in schedule.claim(shard, limit, 3600.0)]
+    claimed = claim_all(schedule, limit)
     for entry in claimed:
         schedule.set(entry.name, -entry.overdue)
-    return [entry.name for entry in sorted(claimed, key=lambda entry: -entry.overdue)][:limit]
+    return [entry.name for entry in claimed][:limit]
+
+
+def claim_all(schedule: Schedule, limit: int) -> list[ClaimedEntry]:
+    """Claim due entries of all shards, at most `limit` of each, for an hour. Return them earliest first."""
+    claimed = [entry for shard in range(SHARDS) for entry in schedule.claim(shard, limit, 3600.0)]
+    return sorted(claimed, key=lambda entry: -entry.overdue)

@@ -1,6 +1,5 @@
 """The schedule: the time of the sweeper's next pass over each task."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -11,7 +10,6 @@ from redis.exceptions import OutOfMemoryError
 
 from roboco.domain.paths import NOTIFY_PREFIX, RESTART_PREFIX
 from roboco.domain.shard import SHARDS, SLOTS, shard_of
-from roboco.errors import TransientError
 from roboco.local.valkey import start_valkey
 from roboco.ports.scans import Rebuild
 from roboco.ports.schedule import Schedule
@@ -20,12 +18,11 @@ from roboco.redis.keys import Keys
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.redis.task_index import RedisTaskIndex
-from tests.contract.redis.sweeper.due_names import due_names
+from tests.contract.redis.sweeper.due_names import claim_all, due_names
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
 
 LONG_DELAY = 3600.0
-SHORT_DELAY = 0.03
 
 
 @pytest.fixture
@@ -33,25 +30,9 @@ def schedule(task: TaskUnderTest) -> Schedule:
     return task.schedule
 
 
-def test_schedule_no_later_than_never_postpones_a_task(schedule: Schedule) -> None:
-    schedule.schedule_no_later_than("a", LONG_DELAY)
-    assert due_names(schedule) == []
-    schedule.schedule_no_later_than("a", -1)
-    schedule.schedule_no_later_than("a", LONG_DELAY)
-    assert due_names(schedule) == ["a"]
-
-
 def names_of_shard(shard: int, count: int) -> list[str]:
     """Return task ids of a shard."""
     return list(islice((name for name in map("task{}".format, range(9999)) if shard_of(name) == shard), count))
-
-
-def test_a_claimed_entry_is_due_again_after_the_claim(task: TaskUnderTest) -> None:
-    task.schedule.set("a", -10)
-    shard = shard_of("a")
-    assert [entry.name for entry in task.schedule.claim(shard, 5, SHORT_DELAY)] == ["a"]
-    task.pass_time(SHORT_DELAY)
-    assert [entry.name for entry in task.schedule.claim(shard, 5, LONG_DELAY)] == ["a"]
 
 
 def test_concurrent_claims_are_disjoint(redis_task: TaskOnRedis) -> None:
@@ -69,7 +50,7 @@ def test_many_entries_are_entered_at_once(schedule: Schedule) -> None:
     assert schedule.enter(names[:8], -20) == frozenset()
     assert schedule.enter(names, -10, replace=False) == frozenset()
     assert schedule.enter([]) == frozenset()
-    due = due_names(schedule, 2000)
+    due = [entry.name for entry in claim_all(schedule, 2000)]
     assert set(due) == set(names) - {"task9"}
     assert set(due[:8]) == set(names[:8]), "their times are kept"
 
@@ -156,25 +137,6 @@ def test_the_schedule_of_a_restarted_server_is_not_intact(tmp_path: Path) -> Non
                 assert (schedule.is_intact(), schedule.was_restarted()) == (True, False)
         finally:
             server.stop()
-
-
-def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
-    schedule = unreachable_task.schedule
-    uses: list[Callable[[], object]] = [
-        lambda: schedule.set("a"),
-        schedule.count,
-        lambda: schedule.remove("a"),
-        lambda: schedule.enter(["a"]),
-        lambda: schedule.claim(0, 1, 1),
-        lambda: schedule.scan(0),
-        schedule.is_intact,
-        schedule.was_restarted,
-        schedule.recently_filled,
-        lambda: schedule.mark_filled(1),
-    ]
-    for use in uses:
-        with pytest.raises(TransientError, match="redis does not answer"):
-            use()
 
 
 @pytest.mark.redis

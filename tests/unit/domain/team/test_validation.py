@@ -50,11 +50,9 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("name", 5, "name", "(found 5)"),
         ("colour", "red", "colour", "no such field here (found 'red')"),
         ("agents", ..., "agents", "is missing"),
-        ("agents", [], "agents", "at least 1"),
         ("agents", "x", "agents", "(found 'x')"),
         ("agents/0/name", ..., "agents[0].name", "is missing"),
         ("agents/0/prompt", ..., "agents[0].prompt", "needs prompt, prompt_file, function, pydantic_ai or map"),
-        ("agents/0/prompt", "", "agents[0].prompt", "needs prompt, prompt_file, function, pydantic_ai or map"),
         (
             "agents/0/function",
             "shop.triage",
@@ -76,13 +74,8 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("memory", "tenant", "memory", "write {of: tenant} (found 'tenant')"),
         ("guards", ["polite"], "guards", "write {input: [...]} (found ['polite'])"),
         ("guards", {"input": ["x"], "on_refusal": "sorry"}, "guards.on_refusal", "write end, or {answer: TEXT}"),
-        ("agents/0/colour", 1, "agents[0].colour", "no such field here (found 1)"),
-        ("agents/1/name", "writer", "agents[1].name", "'writer' is there twice"),
         ("agents/1/name", "user", "agents[1].name", "'user' is reserved"),
         ("agents/1/name", "END", "agents[1].name", "'END' is reserved"),
-        ("agents/1/name", "USER", "agents[1].name", "'USER' is reserved"),
-        ("agents/1/name", "tool_executor", "agents[1].name", "'tool_executor' is reserved"),
-        ("agents/1/name", "orchestrator", "agents[1].name", "'orchestrator' is reserved"),
         ("agents/0/model", "big", "agents[0].model", "no profile 'big', possible are 'standard', 'local'"),
         ("utility_model", "big", "utility_model", "no profile 'big', possible are 'standard', 'local'"),
         ("agents/0/tools", ["web"], "agents[0].tools[0]", "no tool 'web', possible are 'web_search', 'artifact_list'"),
@@ -92,7 +85,6 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("agents/0/tools", ["delegate"], "agents[0].tools[0]", "name the teams under 'delegates'"),
         ("agents/0/delegates", ["helpers"], "agents[0].delegates[0]", "no team 'helpers', possible are none"),
         ("tools/0/approval", "sometimes", "tools[0].approval", "'never' or 'required' (found 'sometimes')"),
-        ("tools/0/approval", {"argument": "n", "over": 1}, "tools[0].approval.over", "no such field here (found 1)"),
         ("tools/0/approval", {"any": [{}]}, "tools[0].approval.any[0]", "tests nothing"),
         ("tools/0/name", "client_ask", "tools[0].name", "for tools that the client runs"),
         ("tools/0/name", "achieve_it", "tools[0].name", "for goals"),
@@ -141,18 +133,6 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
             "no agent 'editor', possible are 'writer', 'critic', 'END', 'USER'",
         ),
         (
-            "collaboration_model/routing_graph/writer",
-            "editor",
-            "collaboration_model.routing_graph.writer[0].to",
-            "no agent 'editor', possible are 'writer', 'critic', 'END', 'USER'",
-        ),
-        (
-            "collaboration_model/routing_graph/critic/0/when",
-            {"tool_called": "web"},
-            "collaboration_model.routing_graph.critic[0].when.tool_called",
-            "no tool 'web', possible are 'web_search'",
-        ),
-        (
             "collaboration_model/routing_graph/critic/0/when",
             {"not": {"any": [{"tool_failed": "web"}]}},
             "collaboration_model.routing_graph.critic[0].when.not.any[0].tool_failed",
@@ -163,12 +143,6 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
             {},
             "collaboration_model.routing_graph.critic[0].when",
             "an empty condition: use one of contains, matches, tool_called",
-        ),
-        (
-            "collaboration_model/routing_graph/critic/0/when",
-            {"says": "x"},
-            "collaboration_model.routing_graph.critic[0].when.says",
-            "no such field here (found 'x')",
         ),
         (
             "collaboration_model/routing_graph/critic/0/when",
@@ -183,8 +157,6 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
             "(found 0)",
         ),
         ("tools/0/name", "memory_search", "tools[0].name", "'memory_search' is reserved"),
-        ("tools/0/name", "handoff", "tools[0].name", "'handoff' is reserved"),
-        ("tools/0/function", "shop.search", "tools[0].function", "'shop.search'"),
         ("tools/0/function", "os:system()", "tools[0].function", "'os:system()'"),
         ("tools/0/effect", "safe", "tools[0].effect", "'pure', 'idempotent' or 'irreversible'"),
         ("tools/0/timeout", 0, "tools[0].timeout", "(found 0)"),
@@ -196,38 +168,6 @@ def test_a_mistake_names_its_path(path: str, value: object, where: str, expected
     found = [mistake for mistake in mistakes(change_example(path, value)) if mistake.startswith(f"{where}: ")]
     assert len(found) == 1, mistakes(change_example(path, value))
     assert expected in found[0]
-
-
-JUDGE: dict[str, Any] = {"name": "judge", "agents": [{"name": "a", "prompt": "p", "output": {}}]}
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({}, ""),
-        (
-            {"agents": [*JUDGE["agents"], {"name": "b", "prompt": "p"}]},
-            "team 'judge' has no verdict: give its last",
-        ),
-        ({"agents": [*JUDGE["agents"], {"name": "b", "prompt": "p"}], "collaboration_model": {"type": "manual"}}, ""),
-        ({"tools": [{"name": "judge", "function": "a:b"}]}, ""),
-        (
-            {"agents": [JUDGE["agents"][0] | {"output": {"type": "object", "properties": {"ok": {}}}}]},
-            "team 'judge' has no verdict: give its last",
-        ),
-        ({"agents": [JUDGE["agents"][0] | {"output": "shop:Verdict"}]}, ""),
-        ({"agents": [JUDGE["agents"][0] | {"output": {"type": "boolean"}}]}, ""),
-        ({"tools": [{"name": "judge", "function": "a:b", "approval": "required"}]}, "a guard has no approval"),
-    ],
-)
-def test_a_guard_that_can_never_pass_is_a_mistake(change: dict[str, Any], expected: str) -> None:
-    tools, judge = change.get("tools", []), JUDGE | {name: one for name, one in change.items() if name != "tools"}
-    data = DESIGN | {"tools": [*DESIGN["tools"], *tools], "teams": {"judge": judge}, "guards": {"input": ["judge"]}}
-    if not expected:
-        assert validate_team(data).guards is not None
-        return
-    [mistake] = mistakes(data)
-    assert mistake.startswith(f"guards.input[0]: {expected}")
 
 
 @pytest.mark.parametrize("data", [None, [], "team", 5, {}])

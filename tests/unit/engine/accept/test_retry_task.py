@@ -7,8 +7,11 @@ import pytest
 
 from roboco.domain.history.lineage import Retry
 from roboco.domain.ids import retry_id
+from roboco.domain.notification import NotifyTarget
 from roboco.domain.paths import open_marker_path, summary_path
+from roboco.domain.push_notification import PushConfig
 from roboco.domain.status import TaskStatus
+from roboco.engine import notifications as notify
 from roboco.engine.accept.retry_task import retry_task
 from roboco.errors import Erased, ModelError, NotFound, StateConflict, TransientError
 from roboco.ports.model import Request
@@ -62,6 +65,8 @@ def test_each_end_has_one_retry_of_which_the_receivers_hear() -> None:
 
     canvas = {"celery": {"task": "canvas"}, "continuation": "{}"}
     world = failed_world(Journey(team_of(agents=[member("one")]), script), notify=[SHOP, canvas])
+    push = PushConfig(id="a", task_id="t", context_id="c")
+    notify.set_push_receiver(world.engine, TASK, NotifyTarget(webhook="https://push.example", push=push))
     first = world.retry()
     world.settle(first)
     assert world.summary(first).status is TaskStatus.FAILED
@@ -72,7 +77,8 @@ def test_each_end_has_one_retry_of_which_the_receivers_hear() -> None:
     deliver_all(world)
     heard = [(notice.task_id, notice.status) for label, notice in world.notifier.deliveries if label == "shop.done"]
     assert heard == [(TASK, "failed"), (first, "failed"), (second, "completed")]
-    assert [notice.task_id for label, notice in world.notifier.deliveries if label == "canvas"] == [TASK]
+    for name in ("canvas", "https://push.example"):
+        assert [notice.task_id for label, notice in world.notifier.deliveries if label == name] == [TASK]
 
 
 def calls_of_retry() -> list[str]:

@@ -8,13 +8,10 @@ from roboco.domain.history.step import OUTPUT
 from roboco.domain.ids import sub_task_id
 from roboco.domain.limits import Limits
 from roboco.domain.recorded.recorded_task import RecordedTask
-from roboco.domain.recorded.rehearsal import rehearse
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 from roboco.errors import InvalidTeam
-from roboco.lab.replay.recording import recording_of
-from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
 from tests.support.memory_ports.controlled import search_script, search_team
 from tests.support.memory_ports.journeys import assert_whole, member, speaker
@@ -219,18 +216,6 @@ def recorded(world: World, team: Team) -> RecordedTask:
     summary = world.summary()
     steps = world.history()
     return RecordedTask(team, steps, summary.status, summary.reason, steps[0].created_at)
-
-
-@pytest.mark.parametrize("on_error", ["keep", "fail"])
-def test_a_replay_and_a_rehearsal_make_the_same_steps(on_error: str) -> None:
-    team = search_team(on_error=on_error)
-    world = run(team)
-    past = recorded(world, team)
-    assert {step.comparison for step in replay(past)} == {"same"}
-    done = rehearse(team, recording_of(past))
-    assert done.status == world.summary().status
-    assert [step.agent_name for step in done.steps] == [step.agent_name for step in world.history()]
-    assert done.tools == ["delegate", "delegate", "delegate (error)"]
 
 
 @pytest.mark.parametrize(

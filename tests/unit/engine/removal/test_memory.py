@@ -1,14 +1,11 @@
 """A memory under faults and erasures: one entry for each call, and none of an erased task."""
 
-import io
 from typing import Any
 
 import pytest
 
 from roboco.domain.memory import Memory, MemoryEntry, owner_path
 from roboco.domain.paths import erasure_path, tombstone_path
-from roboco.engine.operate import import_task as importing
-from roboco.engine.operate import tar_contents
 from roboco.engine.operate.erase import LATE_CHECKS
 from roboco.engine.record.task_tar import task_tar
 from roboco.errors import TransientError
@@ -21,6 +18,7 @@ from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, Watch, make_call
 from tests.support.memory_ports.world import TASK, team_of, world_parts
 from tests.support.selection import PARTS, in_parts
+from tests.support.unpacked_tar import unpacked
 from tests.unit.engine.removal.object_world import ObjectWorld
 
 PATH = owner_path("", "context.user", "alice")
@@ -170,23 +168,20 @@ def test_an_erasure_of_the_memory_continues_after_each_crash(part: int) -> None:
     assert number > 30
 
 
-def test_an_export_has_what_the_task_remembered_and_an_import_keeps_it_apart() -> None:
+def test_an_export_has_what_the_task_remembered() -> None:
     world = ended_task()
-    tar = b"".join(task_tar(world.engine.workspace, TASK))
-    other = memory_world()
-    summary = tar_contents.verify(io.BytesIO(tar))
-    importing.import_task(other.engine, io.BytesIO(tar), summary)
-    [entry] = Memory.model_validate_json(other.files.held[f"{TASK}/memory.json"]).entries
+    files = unpacked(b"".join(task_tar(world.engine.workspace, TASK)))
+    [entry] = Memory.model_validate_json(files["memory.json"]).entries
     assert (entry.text, entry.task_id) == ("she drinks tea", TASK)
-    assert PATH not in other.files.held
-    assert b"".join(task_tar(other.engine.workspace, TASK)) == tar
+    other = memory_world()
+    for path, content in files.items():
+        other.objects.put(f"{TASK}/{path}", content)
+    assert unpacked(b"".join(task_tar(other.engine.workspace, TASK))) == files
 
 
 def test_a_task_without_an_owner_gets_an_error_and_goes_on() -> None:
     world = memory_world()
     world.submit(TEAM)
     world.settle()
-    assert "its context has no 'user', which memory: {of: context.user} needs" in (
-        world.history()[2].results[0].error or ""
-    )
+    assert "this task has no memory: submit it with the field" in (world.history()[2].results[0].error or "")
     assert world.history()[-1].text == "noted"

@@ -110,7 +110,7 @@ def test_it_hands_off_and_calls_tools() -> None:
     ("answer", "why"),
     [
         (AgentAnswer(handoff="another"), "cannot hand off to 'another'"),
-        (AgentAnswer(calls=[("triage", {})]), "called itself"),
+        (AgentAnswer(calls=[("triage", {})]), "cannot call 'triage'"),
         (AgentAnswer(calls=[("add", {})] * 101), "made 101 calls"),
         (AgentAnswer("x" * 300_000), "bytes of JSON"),
         (AgentAnswer("x", calls=[("nothere", {})]), "cannot call 'nothere'; possible tools: add, handoff"),

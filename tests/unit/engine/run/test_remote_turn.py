@@ -1,21 +1,36 @@
-"""The record of a message to a remote agent: of all attempts at a turn one sends it."""
+"""The records of messages to a remote agent: of all attempts at a turn one sends it, and none after its end."""
 
-from typing import Any
+import json
 
 import pytest
 
+from roboco.domain.paths import WORKSPACE_FILE
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
+from roboco.engine.record.remote_record import RemoteRecord, close_turn
 from roboco.engine.run.remote_turn import RemoteTurn
 from roboco.errors import ModelError
-from roboco.ports.assignment import TurnAssignment
+from roboco.ports.task_store import Phase, TaskPosition
 from tests.support.memory_ports.workspace import MemoryFiles
 
 A, B = "https://a.example/a2a", "https://b.example/a2a"
+TEAM = Team.model_validate(
+    {
+        "name": "desk",
+        "agents": [{"name": "far", "prompt": "far"}, {"name": "near", "prompt": "near", "model": "own"}],
+        "models": {"own": {"model": "m"}, "far": {"model": "far", "provider": "a2a", "base_url": A, "default": True}},
+    }
+)
 
 
-def attempt(files: MemoryFiles, address: str = A) -> RemoteTurn:
+def turn(epoch: int = 1, agent: str = "far") -> TaskPosition:
+    """Return the position of the turn."""
+    return TaskPosition(epoch, 3, Phase.TURN, TaskStatus.RUNNING, agent=agent)
+
+
+def attempt(files: MemoryFiles, address: str = A, epoch: int = 1) -> RemoteTurn:
     """Return an attempt at the turn."""
-    cancellation: Any = None
-    return RemoteTurn(files, TurnAssignment("t1", 3, 1, 1), cancellation, address)
+    return RemoteTurn(files, "t1", turn(epoch), address)
 
 
 def test_of_all_attempts_one_sends_the_message() -> None:
@@ -30,7 +45,7 @@ def test_of_all_attempts_one_sends_the_message() -> None:
     assert second.begin() is None
     second.note("r1")
     assert attempt(files).begin() == second.begin() == "r1"
-    assert first.message_id == attempt(files).message_id
+    assert first.message_id == second.message_id
 
 
 def test_a_fallback_does_not_look_for_the_task_of_another_agent() -> None:
@@ -40,3 +55,34 @@ def test_a_fallback_does_not_look_for_the_task_of_another_agent() -> None:
     first.note("r1")
     with pytest.raises(ModelError, match="another remote agent has the message"):
         attempt(files, B).begin()
+
+
+def test_two_deployments_have_other_message_ids() -> None:
+    ids = set()
+    for workspace in ("one", "two"):
+        files = MemoryFiles()
+        files.put(WORKSPACE_FILE, json.dumps({"id": workspace}).encode())
+        sent = attempt(files)
+        sent.begin()
+        ids.add(sent.message_id)
+    assert len(ids) == 2
+
+
+def test_a_closed_turn_gets_no_message_of_a_late_worker() -> None:
+    files = MemoryFiles()
+    assert close_turn(files, TEAM, "t1", turn(epoch=5)) is None
+    assert close_turn(files, TEAM, "t1", turn(epoch=5)) is None
+    assert len(files.held) == 1
+    with pytest.raises(ModelError, match="the turn has ended") as ended:
+        attempt(files, epoch=5).begin()
+    assert not ended.value.retryable
+    assert attempt(files, epoch=6).begin() is None  # the step was not stored, and the task goes on
+    found = close_turn(files, TEAM, "t1", turn(epoch=6))
+    assert found == RemoteRecord()
+    assert found.metadata() == {"remote_task": {"state": "unknown"}}
+
+
+def test_the_turn_of_a_model_has_no_record() -> None:
+    files = MemoryFiles()
+    assert close_turn(files, TEAM, "t1", turn(agent="near")) is None
+    assert not files.held

@@ -7,9 +7,10 @@ The clients here are stricter than the real ones: an event out of its order fail
 from collections.abc import Iterable
 from typing import Any
 
-from a2a.types import Artifact, Part, StreamResponse
+from a2a.types import Artifact, Part, StreamResponse, Task
 from ag_ui.core import RunAgentInput, UserMessage
 from hypothesis import given
+from hypothesis.strategies import floats
 
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor
@@ -37,22 +38,27 @@ RUN = RunAgentInput(
 
 
 class Page:
-    """A page of the AI SDK: the parts of one message."""
+    """A page of the AI SDK: the parts of one message. All readings but the last one may be cut off."""
 
-    def __init__(self, chunks: Iterable[dict[str, Any]]) -> None:
-        self.parts: list[dict[str, Any]] = []
-        self.open: dict[str, dict[str, Any]] = {}
-        self.in_step = False
-        self.end = ""
-        for chunk in chunks:
-            assert not self.end, f"{chunk['type']} follows the end"
-            self._apply(chunk)
+    def __init__(self, *readings: Iterable[dict[str, Any]]) -> None:
+        self.ids: set[str] = set()
+        for chunks in readings:
+            self.parts: list[dict[str, Any]] = []
+            self.open: dict[str, dict[str, Any]] = {}
+            self.in_step = False
+            self.end = ""
+            for chunk in chunks:
+                assert not self.end, f"{chunk['type']} follows the end"
+                self._apply(chunk)
         assert self.end
+        assert len(self.ids) <= 1, "another message, which does not replace the one that was cut off"
         assert not self.in_step
         assert not self.open
 
     def _apply(self, chunk: dict[str, Any]) -> None:
         match chunk["type"]:
+            case "start":
+                self.ids.add(chunk["messageId"])
             case "start-step" | "finish-step":
                 assert not self.open
                 assert self.in_step is (chunk["type"] == "finish-step")
@@ -83,18 +89,19 @@ class Page:
 
 
 class Agent:
-    """A client of AG-UI: the messages of its thread."""
+    """A client of AG-UI: the messages of its thread, which it keeps if a run is cut off. The last run is not."""
 
-    def __init__(self, events: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, *runs: Iterable[dict[str, Any]]) -> None:
         self.messages: list[dict[str, Any]] = []
-        self.open: dict[str, dict[str, Any]] = {}
-        self.agents: set[str] = set()
-        self.ended: set[str] = set()
-        self.end = ""
-        for number, event in enumerate(events):
-            assert (event["type"] == "RUN_STARTED") is (number == 0)
-            assert not self.end, f"{event['type']} follows the end"
-            self._apply(event)
+        for events in runs:
+            self.open: dict[str, dict[str, Any]] = {}
+            self.agents: set[str] = set()
+            self.ended: set[str] = set()
+            self.end = ""
+            for number, event in enumerate(events):
+                assert (event["type"] == "RUN_STARTED") is (number == 0)
+                assert not self.end, f"{event['type']} follows the end"
+                self._apply(event)
         assert self.end
         assert not self.open
         assert self.agents == self.ended
@@ -129,21 +136,22 @@ class Agent:
 
 
 class RemoteTask:
-    """A client of A2A: the artifacts of one task."""
+    """A client of A2A: the artifacts of one task, which it keeps if a reading is cut off."""
 
-    def __init__(self, events: Iterable[StreamResponse]) -> None:
+    def __init__(self, *readings: Iterable[StreamResponse]) -> None:
         self.artifacts: dict[str, Artifact] = {}
-        self.whole: set[str] = set()
         self.id, self.context_id, self.state = "", "", 0
         self.asks: list[Part] = []
-        for event in events:
-            self._apply(event)
+        for events in readings:
+            self.whole: set[str] = set()
+            for event in events:
+                self._apply(event)
 
     def _apply(self, event: StreamResponse) -> None:
         match event.WhichOneof("payload"):
             case "task":
                 self.id, self.context_id, self.state = event.task.id, event.task.context_id, event.task.status.state
-                self.artifacts |= {one.artifact_id: one for one in event.task.artifacts}
+                self.artifacts = {one.artifact_id: one for one in event.task.artifacts}
             case "status_update":
                 self.state = event.status_update.status.state
                 self.asks = [part for part in event.status_update.status.message.parts if part.HasField("data")]
@@ -171,43 +179,51 @@ class RemoteTask:
         return "".join(text for _, text in self.texts)
 
 
-def page(items: Iterable[StreamItem]) -> Page:
-    """Return a page that has read the answer."""
+def chunks(items: Iterable[StreamItem]) -> list[dict[str, Any]]:
+    """Return an answer as a page of the AI SDK reads it."""
     answer = AnswerStream(HEAD, ResponseStart(0))
     stream = UIMessageStream(answer, "/files")
-    chunks = [chunk for item in items for part in answer.feed(item) for chunk in stream.chunks(part)]
-    return Page([*chunks, *stream.closing()])
+    found = [chunk for item in items for part in answer.feed(item) for chunk in stream.chunks(part)]
+    return [*found, *stream.closing()]
 
 
-def agent(items: Iterable[StreamItem]) -> Agent:
-    """Return a client of AG-UI that has read the answer."""
+def events(items: Iterable[StreamItem], again: bool = False) -> list[dict[str, Any]]:
+    """Return an answer as a client of AG-UI reads it; `again` if it has messages of the answer."""
     answer = AnswerStream(HEAD, ResponseStart(0))
     stream = RunStream(answer, RUN, None, "/files")
-    events = [*stream.opening(trimmed=False)]
-    events += [event for item in items for part in answer.feed(item) for event in stream.events(part)]
-    events += stream.closing()
-    return Agent(event.model_dump(by_alias=True, mode="json") for event in events)
+    found = [*stream.opening(trimmed=again)]
+    found += [event for item in items for part in answer.feed(item) for event in stream.events(part)]
+    return [event.model_dump(by_alias=True, mode="json") for event in (*found, *stream.closing())]
 
 
-def remote(items: Iterable[StreamItem]) -> RemoteTask:
-    """Return a client of A2A that has read the task."""
+def responses(items: Iterable[StreamItem]) -> list[StreamResponse]:
+    """Return a task as a client of A2A reads it."""
     answer = AnswerStream(HEAD, ResponseStart(0))
     stream = TaskEvents("a2a_1", "1", "/files")
-    return RemoteTask(event for item in items for part in answer.feed(item) for event in stream.events(part))
+    found = [event for item in items for part in answer.feed(item) for event in stream.events(part)]
+    return [StreamResponse(task=Task(id="a2a_1", context_id="1")), *found]
 
 
-@given(operation_lists(TRIMMED))
-def test_reading_again_from_the_begin_is_the_whole(operations: list[tuple[str, str]]) -> None:
-    """Read live, and from the log as it is after the end, where chunks of committed steps are trimmed."""
+@given(operation_lists(TRIMMED), floats(0, 1))
+def test_any_cut_and_reading_again_are_the_whole(operations: list[tuple[str, str]], place: float) -> None:
+    """Read live up to a cut, and from the log as it is after the end, where chunks of committed steps are trimmed."""
     server = apply_operations(operations)
     live, later = list(follow_live(server)), list(resume(server, str(Cursor())))
-    assert page(live).text == page(later).text == agents_text(server)
-    assert agent(live).text == agent(later).text == agents_text(server)
-    assert remote(live).text == remote(later).text == agents_text(server)
+
+    def begin(whole: list[Any]) -> list[Any]:
+        return whole[: round(place * len(whole))]
+
+    page = Page(begin(chunks(live)), chunks(later))
+    begun = begin(events(live))
+    agent = Agent(begun, events(later, again=True)) if begun else Agent(events(later))
+    remote = RemoteTask(begin(responses(live)), responses(later))
+    assert page.text == agent.text == remote.text == agents_text(server)
+    assert Page(chunks(live)).text == Agent(events(live)).text == RemoteTask(responses(live)).text == page.text
 
 
 @given(operation_lists(OPERATIONS_AND_LOSSES))
 def test_after_a_loss_of_redis_the_answer_is_whole(operations: list[tuple[str, str]]) -> None:
     server = apply_operations(operations)
     live = list(follow_live(server))
-    assert page(live).text == agent(live).text == remote(live).text == agents_text(server)
+    assert Page(chunks(live)).text == Agent(events(live)).text == agents_text(server)
+    assert RemoteTask(responses(live)).text == agents_text(server)

@@ -12,7 +12,7 @@ import pytest
 
 from roboco.errors import CorruptHistory, TransientError
 from roboco.gateway.streams.ending import Ending
-from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents
+from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents, Source
 from roboco.gateway.streams.live_response import LiveResponse, abort_quietly
 from roboco.gateway.streams.open_streams import OpenStreams
 from tests.support.gateway_streams import AsgiConnection, Frame, frames_of
@@ -20,8 +20,10 @@ from tests.support.gateway_streams import AsgiConnection, Frame, frames_of
 FOREVER = 3600.0
 
 
-class Letters:
+class Letters(Source[str]):
     """A source of letters. Of a hidden one, an upper-case letter, the next frame names the place."""
+
+    place: str = ""
 
     def __init__(self, form: type[Form]) -> None:
         self.form = form

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from roboco.domain.stream.item import StreamItem
 from roboco.gateway.streams.ending import Ending, StreamEnd
 from roboco.gateway.streams.event_page import read_page
-from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents
-from roboco.gateway.streams.live_response import Source
+from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents, Source
 from roboco.gateway.streams.place import is_end, split_places
 from roboco.gateway.streams.selection import ALWAYS_SHOWN, Selection, StreamChannel
 from roboco.gateway.streams.task_source import TaskSource

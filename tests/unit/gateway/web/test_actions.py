@@ -27,7 +27,7 @@ def test_each_operation_for_operators_has_a_form_with_all_its_fields(document: d
         if "operations" in operation.get("tags", ()) or "what-if" in path
     }
     assert actions.keys() == described.keys()
-    assert {"report_usage", "list_stuck_tasks", "drain_worker", "start_what_if", "import_task"} <= actions.keys()
+    assert {"report_usage", "list_stuck_tasks", "drain_worker", "start_what_if", "export_task"} <= actions.keys()
     for name, action in actions.items():
         path, operation = described[name]
         assert (action["path"], action["title"]) == (path, operation["summary"])

@@ -4,7 +4,6 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from roboco.domain.paths import history_path, lineage_path, summary_path, team_p
 from roboco.domain.status import TaskStatus
 from roboco.lab.replay.command import replay_task
 from roboco.lab.replay.export_test import export_test
-from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF
-from tests.support.memory_ports.journeys import CUSTOM, GRAPH, JOURNEYS, SEQUENTIAL, member
+from tests.support.memory_ports.controlled import CONTROLLED
+from tests.support.memory_ports.journeys import CUSTOM, GRAPH, SEQUENTIAL, TOOLS, Journey, member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.support.stack import ROOT
@@ -112,11 +111,7 @@ def graph(**edges: Any) -> dict[str, Any]:
     return {"type": "graph", "routing_graph": edges}
 
 
-WORLDS: dict[str, Callable[[], World]] = {
-    name: lambda journey=journey: run_journey(journey)  # type: ignore[misc]
-    for name, journey in {**JOURNEYS, **CONTROLLED, **CUT_OFF}.items()
-}
-WORLDS["closed"] = lambda: run_with_closed_calls(lambda world: world.stop())
+EXPORTED: dict[str, Journey] = {"graph": GRAPH, "custom": CUSTOM, "tools": TOOLS, "mapping": CONTROLLED["mapping"]}
 
 
 def install_router(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,27 +124,27 @@ def install_router(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROBOCO_TOOL_MODULES", "shop.routers")
 
 
-@pytest.mark.parametrize("name", WORLDS)
-def test_every_journey_replays_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "custom":
-        install_router(monkeypatch)
-    store_tasks(world := WORLDS[name]())
+def test_replay_of_a_stored_task_counts_the_same_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_router(monkeypatch)
+    store_tasks(world := run_journey(CUSTOM))
     count = sum(not step.is_imported for step in world.history())
     assert f"{count} of {count} choices are the same" in run_command(replay_task, TASK).splitlines()[-1]
     record = json.loads(run_command(replay_task, TASK, "--json"))
     assert (record["same"], record["verdicts"], len(record["choices"])) == (True, {"same": count}, count)
 
 
-def test_every_journey_exports_a_test_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exported_test_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     install_router(monkeypatch)
-    for name, made in WORLDS.items():
-        store_tasks(made())
+    for name, journey in EXPORTED.items():
+        store_tasks(run_journey(journey))
         assert call(export_test, TASK, "-o", f"test_{name}.py").exception is None
     store_tasks(run_hostile_task())
     assert call(export_test, TASK, "-o", "test_hostile.py").exception is None
     store_tasks(fork_task(run_journey(SEQUENTIAL), seq=2, team=OTHER_TEAM), FORK)
     assert call(export_test, FORK, "-o", "test_fork.py").exception is None
-    names = [f"test_{name}.py" for name in (*WORLDS, "hostile", "fork")]
+    store_tasks(run_with_closed_calls(lambda world: world.stop()))
+    assert call(export_test, TASK, "-o", "test_closed.py").exception is None
+    names = [f"test_{name}.py" for name in (*EXPORTED, "hostile", "fork", "closed")]
     code, output = run_pytest(*names)
     assert code == 0, output
     assert f"{len(names)} passed" in output

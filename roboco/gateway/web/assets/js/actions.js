@@ -25,25 +25,24 @@ export function actionsOf({ paths, components: { schemas } }) {
   for (const [path, methods] of Object.entries(paths)) {
     for (const [method, { operationId, tags, summary: title, description: hint, parameters = [], requestBody }] of Object.entries(methods)) {
       if (!tags?.includes("operations") && !path.includes("what-if")) continue;
-      const [[type, { schema }] = ["", {}]] = Object.entries(requestBody?.content ?? {});
-      const [properties, { properties: more, required = [] }] = [{}, plain(schema)];
+      const [properties, { properties: more, required = [] }] = [{}, plain(requestBody?.content["application/json"].schema)];
       for (const { name, in: place, schema, description, required: needed } of parameters) {
         if (place !== "path" && method !== "get") continue; // a wait, or a key
         properties[name] = plain({ ...schema, description });
         if (needed) required.push(name);
       }
       const { cursor, limit, bulk_id, dry_run: isPaged, ...fields } = { ...properties, ...more }; // the page fills these in
-      found[operationId] = { path, method, title, hint, isPaged, isFile: /octet/.test(type), schema: { type: "object", properties: fields, required } };
+      found[operationId] = { path, method, title, hint, isPaged, schema: { type: "object", properties: fields, required } };
     }
   }
   return found;
 }
 
-export function requestOf({ path, method, isFile }, values, key) {
+export function requestOf({ path, method }, values, key) {
   const rest = Object.entries(values).filter(([name, value]) => path === (path = path.replace(`{${name}}`, encodeURIComponent(value))));
   if (method === "get") return [`${path.slice(1)}?${new URLSearchParams(rest.flatMap(([name, value]) => [].concat(value).map(one => [name, one])))}`, {}];
-  const headers = { "Content-Type": `application/${isFile ? "octet-stream" : "json"}`, "Idempotency-Key": key };
-  return [path.slice(1), { method, headers, body: values.file ?? JSON.stringify(Object.fromEntries(rest)) }];
+  const headers = { "Content-Type": "application/json", "Idempotency-Key": key };
+  return [path.slice(1), { method, headers, body: JSON.stringify(Object.fromEntries(rest)) }];
 }
 
 /** Save the file that an answer is, and return facts about it. */
@@ -65,7 +64,7 @@ export const confirmed = ({ until }) => ({ dry_run: false, ...(until && { until 
 
 /** An operation in a dialog. `query` are values of its fields. */
 export function Action({ name, actions, query, onClose }) {
-  const { title, hint, method, path, schema, isPaged, isFile } = actions[name];
+  const { title, hint, method, path, schema, isPaged } = actions[name];
   const isRead = method === "get";
   const [form] = useState(() => {
     const { fields } = formOf(schema);
@@ -76,7 +75,7 @@ export function Action({ name, actions, query, onClose }) {
     return { fields: fields ?? [] };
   });
   const [{ answer, sent }, show] = useState({}); // `sent` is {}, or whether the pages are a dry run
-  const held = useRef({}).current; // {values, key, file, ended}
+  const held = useRef({}).current; // {values, key, ended}
   const changed = () => show((held.key = null) ?? {});
   const call = async more => {
     const found = await send(...requestOf(actions[name], { ...held.values, ...more }, (held.key ??= newKey())));
@@ -86,7 +85,6 @@ export function Action({ name, actions, query, onClose }) {
     let all = isNext ? answer : null;
     if (!isNext && more.dry_run !== false) {
       held.values = valueOf({ ...form, required: true });
-      if (isFile) [held.values.file] = held.file.files;
       const { control = "stop", reason } = held.values;
       if ("reason" in schema.properties && !reason && /stop|retry|deny/.test(control)) throw new Error("The reason is missing: it is recorded.");
     }
@@ -113,7 +111,6 @@ export function Action({ name, actions, query, onClose }) {
     <p class="hint">${hint}<//>
     ${!isOver && html`<details open=${!answer}><summary>Request<//><form onSubmit=${event => [event.preventDefault(), run(isPaged ? { dry_run: true } : {})]}>
       ${form.fields.map(field => html`<${Field} field=${field} changed=${changed} />`)}
-      ${isFile && html`<label>File<input type="file" required ref=${input => (held.file = input)} /><//>`}
       <div><button class=${isRead ? "primary" : "danger"} data-action="run" disabled=${busy}>${isPaged ? "Count first" : isRead ? "Show" : title}<//><//>
     <//><//>`}
     <p role="status">${busy ? (isRead && answer ? "" : "The gateway is at work …") : isOver ? "Done." : count === 0 ? "No task meets these conditions." : ""}<//>

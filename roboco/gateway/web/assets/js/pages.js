@@ -7,7 +7,7 @@ import { actionAddress, request, taskPath } from "./api.js";
 import { Controls, PendingCalls, TimeLeft } from "./controls.js";
 import { money, plural, statusName, tokens } from "./format.js";
 import { follow } from "./streams.js";
-import { ENDED, WAITING, newTask } from "./task_state.js";
+import { ENDED, WAITING, newTask, plain } from "./task_state.js";
 import { addressOf, Age, Banner, Problem, Status, useClock, useFrame, useLoad } from "./ui.js";
 
 const MOST_TASKS = 1000; // tasks that the page keeps
@@ -106,7 +106,7 @@ function TaskRow({ entry, can, live }) {
     <span>${tokens(entry.tokens_in + entry.tokens_out)} tokens<//>
     <span>${entry.cost > 0 && `cost ${money(entry.cost)}`}<//>
     <span>${waits && "waits "}<${Age} at=${Date.parse(waits ? entry.updated_at : entry.created_at)} /><//>
-    <div class="latest">${live && status === "running" ? html`<${Latest} taskId=${taskId} />` : html`<bdi>${reason.replaceAll(/ \(tc_\w+\)/g, "")}<//> ${waits && html`<${TimeLeft} task=${entry} />`}`}<//>
+    <div class="latest">${live && status === "running" ? html`<${Latest} taskId=${taskId} />` : html`<bdi>${plain(reason).replaceAll(/ \(tc_\w+\)/g, "")}<//> ${waits && html`<${TimeLeft} task=${entry} />`}`}<//>
     ${waits && html`<button data-open aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Close" : "Answer"}<//>`}
     ${open && waits && html`<${Answer} entry=${entry} can=${can} />`}
   <//>`;

@@ -30,6 +30,8 @@ export const openTurns = task => [...task.open].filter(turn => !turn.replaced);
 export const textOf = step => step.parts.map(part => part.text ?? "").join("");
 export const ENDED = new Set(["completed", "failed", "cancelled", "goals_failed"]);
 export const WAITING = new Set(["user_turn", "client_tool_turn", "approval", "paused"]);
+/** Return a recorded reason as a person would say it. */
+export const plain = reason => reason?.replace(/\bafter (\S+) always$/, "$1 has finished");
 export const isAgent = name => !["user", "tool_executor", "orchestrator"].includes(name);
 
 const FOLDS = {
@@ -38,11 +40,11 @@ const FOLDS = {
     task.startedAt ??= at;
   },
   event_status(task, { status, reason, calls = [], changes = [] }, at) {
-    Object.assign(task, { status, reason, statusAt: at, waitingCalls: calls, changes });
+    Object.assign(task, { status, reason: plain(reason), statusAt: at, waitingCalls: calls, changes });
     task.statuses.push({ status, at });
   },
   event_agent_select(task, { agent_name: agent, step_id, reason, timestamp }, at) {
-    Object.assign(turnOf(task, step_id, agent), { agent, reason, at });
+    Object.assign(turnOf(task, step_id, agent), { agent, reason: plain(reason), at });
     if (WAITING.has(task.status) || task.status === "queued") FOLDS.event_status(task, { status: "running", reason: "", timestamp }, at);
   },
   event_agent_handoff(task, { from_agent: from, to_agent: to }, at) {

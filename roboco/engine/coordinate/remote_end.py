@@ -1,0 +1,48 @@
+"""remote_end: a turn that no worker continues ends, and its remote agent's task with it (`remote_turn.py`).
+
+A coordinator has no key of the agent. So an agents worker cancels the task: it gets the turn's message, and cannot
+claim the turn, because its cancellation is requested.
+"""
+
+import logging
+
+from roboco.domain.history.priority import priority_of
+from roboco.domain.team.team import Team
+from roboco.engine.engine import Engine
+from roboco.engine.record.remote_record import RemoteRecord, close_turn
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.task_store import Phase, Snapshot
+
+_log = logging.getLogger(__name__)
+CHECK_DELAY = 5.0
+"""Seconds between two messages to cancel a remote task."""
+REMOTE_STOP_SECONDS = 30.0
+"""Seconds, beyond a lease, in which a remote task must be cancelled. Then the step says that it may still run."""
+
+
+def record_to_end(engine: Engine, team: Team, task_id: str, task: Snapshot) -> RemoteRecord | None:
+    """Return the record of the message to a remote agent at the position of the next step, or None: none follows.
+
+    Cost: as `close_turn`.
+    """
+    if task.position.phase is Phase.TOOLS:  # no turn has this position
+        return None
+    return close_turn(engine.workspace.files, team, task_id, task.position)
+
+
+def is_awaited(engine: Engine, task_id: str, task: Snapshot, record: RemoteRecord | None) -> bool:
+    """Return True if the remote task of this record has to end before the next step, and let a worker cancel it."""
+    if record is None or not record.runs:
+        return False
+    epoch, since = task.position.epoch, task.attempt.cancel_requested_for
+    if since is None:
+        engine.tasks.inbox.add(task_id, (), interrupt=True, epoch=epoch)
+    elif since > engine.policy.lease + REMOTE_STOP_SECONDS:
+        _log.warning(
+            "task %s: the remote task %r is not cancelled: %s", task_id, record.task, record.error or "no answer"
+        )
+        return False
+    engine.tasks.schedule.set(task_id, CHECK_DELAY)
+    order = TurnAssignment(task_id, task.position.seq, epoch, task.attempt.number, priority_of(task.steps.first))
+    engine.services.dispatcher.turn(order, task.position.agent)
+    return True
