@@ -57,7 +57,7 @@ class TeamAgent:
         config = params.configuration.task_push_notification_config
         if configured := params.configuration.HasField("task_push_notification_config"):
             self.caller.require(Scope.NOTIFY)
-            push.receiver_of(config, "a2a_new")  # before the message: a wrong one leaves nothing
+            push.receiver_of(config, "a2a_new", "new")  # before the message: a wrong one leaves nothing
         tools = options.get("clientTools")
         if tools is not None and not (isinstance(tools, list) and all(isinstance(one, dict) for one in tools)):
             raise invalid("metadata.clientTools must be a list of objects")
@@ -115,7 +115,8 @@ class TeamAgent:
         return await self._task(task_id)
 
     async def _set_config(self, task: Task, config: a2a.TaskPushNotificationConfig) -> a2a.TaskPushNotificationConfig:
-        receiver = push.receiver_of(config, shown_task_id(self.caller, task.task_id))
+        shown = shown_task_id(self.caller, task.task_id)
+        receiver = push.receiver_of(config, shown, context_of(shown) or "")
         await self.gateway.calls.controls.run(task.set_push_receiver, receiver, by=self.caller.by)
         return push.config_of(receiver)
 

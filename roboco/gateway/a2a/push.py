@@ -12,7 +12,6 @@ from roboco.domain.inbox.submission import parse_arguments
 from roboco.domain.notification import NotifyTarget
 from roboco.domain.status import TaskStatus
 from roboco.domain.url import url_error
-from roboco.gateway.a2a.contexts import context_of
 from roboco.gateway.problem import invalid
 
 _BY_VARIABLE: Final = "secret_env"
@@ -20,15 +19,15 @@ _BY_VARIABLE: Final = "secret_env"
 _REPORTED: Final = [str(status) for status in TaskStatus if status.ended or status.waiting]
 
 
-def receiver_of(config: a2a.TaskPushNotificationConfig, task_id: str) -> NotifyTarget:
-    """Return the receiver of a configuration. Without an id, it has that of the task."""
+def receiver_of(config: a2a.TaskPushNotificationConfig, task_id: str, context_id: str) -> NotifyTarget:
+    """Return the receiver of a configuration for this task of a context. Without an id, it has that of the task."""
     if mistake := url_error(config.url):
         raise invalid(f"url: {mistake}")
     auth, target = config.authentication, {"webhook": config.url, "on": _REPORTED}
     push = {
         "id": config.id or task_id,
         "task_id": task_id,
-        "context_id": context_of(task_id) or "",
+        "context_id": context_id,
         "token": config.token,
     }
     if auth.scheme == _BY_VARIABLE:
