@@ -27,8 +27,8 @@ RABBITMQ_REFUSED: Final = (
 )
 """The error if RabbitMQ refuses the credentials of the broker's URL, and its remedy."""
 _REMEDIES: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (AccessRefused, "give the user of ROBOCO_BROKER_URL the rights to configure, write and read in its virtual host"),
-    (NotAllowed, "see the limits, the permissions and the state of the virtual host of ROBOCO_BROKER_URL"),
+    (AccessRefused, "give the user of {setting} the rights to configure, write and read in its virtual host"),
+    (NotAllowed, "see the limits, the permissions and the state of the virtual host of {setting}"),
     (PreconditionFailed, "see its log: if a queue has other arguments, let it run empty and delete it"),
     (ResourceError, "see its alarms and limits: rabbitmq-diagnostics alarms"),
 )
@@ -43,14 +43,17 @@ def explain_broker(error: BaseException, setting: str = BROKER_URL_SETTING) -> s
             return str(explain(found, setting))
         for kind, remedy in _REMEDIES:
             if isinstance(found, kind):
-                return f"RabbitMQ refuses: {found}; {remedy}"
-    return f"{error}; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
+                return f"RabbitMQ refuses: {found}; {remedy.format(setting=setting)}"
+    return f"{error}; check {setting}"
 
 
 @contextmanager
-def translating_errors(name: str) -> Iterator[None]:
-    """Raise TransientError in place of the errors of a broker that does not accept the message `name`."""
+def translating_errors(name: str, setting: str = BROKER_URL_SETTING) -> Iterator[None]:
+    """Raise TransientError in place of the errors of a broker that does not accept the message `name`.
+
+    `setting` names the address of that broker.
+    """
     try:
         yield
     except BROKER_ERRORS as error:
-        raise TransientError(f"the broker does not take {name!r}: {explain_broker(error)}") from error
+        raise TransientError(f"the broker does not take {name!r}: {explain_broker(error, setting)}") from error

@@ -23,6 +23,7 @@ from roboco.broker.names import TASK_ANSWER_TASK
 from roboco.domain.team.tool_spec import DEFAULT_QUEUE, TaskTool
 from roboco.errors import Forbidden, UsageError
 from roboco.ports.shop import ShopTask
+from roboco.redis.server_error import CALLBACK_BROKER_URL_SETTING
 
 CONNECT_RETRIES: Final = 1
 """Retries of a connection to the shop's broker, before a check of the queue."""
@@ -58,7 +59,8 @@ class CeleryShop:
         RabbitMQ drops a message to an unknown queue. On Redis a queue that is empty does not exist.
         """
         check_task(tool, self._allowed)
-        with translating_errors(tool.task), self._app.producer_or_acquire() as producer, dropping_connection(producer):
+        refusal = translating_errors(tool.task, CALLBACK_BROKER_URL_SETTING)
+        with refusal, self._app.producer_or_acquire() as producer, dropping_connection(producer):
             connection: Any = producer.__connection__
             connection.ensure_connection(max_retries=CONNECT_RETRIES, timeout=CONFIRM_TIMEOUT)
             if connection.transport.driver_type != "amqp":
@@ -88,12 +90,13 @@ class CeleryShop:
             "retry": task.tool.effect != "irreversible",  # a message may have been sent although its sending failed
         }
         name = task.tool.task
-        with translating_errors(name), self._app.producer_or_acquire() as producer, dropping_connection(producer):
+        refusal = translating_errors(name, CALLBACK_BROKER_URL_SETTING)
+        with refusal, self._app.producer_or_acquire() as producer, dropping_connection(producer):
             self._app.send_task(name, kwargs=dict(task.args), producer=producer, **options)
 
     def revoke(self, message_id: str, terminate: bool) -> None:
         """Broadcast to the shop's workers that the Celery task is revoked."""
-        with translating_errors("revoke"):
+        with translating_errors("revoke", CALLBACK_BROKER_URL_SETTING):
             self._app.control.revoke(message_id, terminate=terminate)
 
     def _answer(self, task: ShopTask, kind: str, named: dict[str, Any]) -> Signature[Any]:

@@ -14,6 +14,7 @@ from roboco.broker.names import BROKER_KEY, ENDED_TASK
 from roboco.domain.notification import Notification, NotifyTarget, callback_queue, check_callback
 from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
+from roboco.redis.server_error import CALLBACK_BROKER_URL_SETTING
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class CallbackSender:
         )
         signature: Any = Signature(given["task"], args, kwargs, options=options, immutable=immutable, app=self._app)
         sent: dict[str, Any] = {"task_id": notification.notification_id, "declare": [], "serializer": "json"}
-        with translating_errors(target.label):
+        with translating_errors(target.label, CALLBACK_BROKER_URL_SETTING):
             if target.confirmed:
                 self._warn_of_broker(target, notification)
                 signature.apply_async(kwargs={"task_id": notification.task_id, "name": notification.name}, **sent)

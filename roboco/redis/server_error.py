@@ -25,6 +25,7 @@ from roboco.ports.refusals import MissingRight, RefusedWrites
 
 REDIS_URL_SETTING: Final = "ROBOCO_REDIS_URL"
 BROKER_URL_SETTING: Final = "ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)"
+CALLBACK_BROKER_URL_SETTING: Final = "ROBOCO_CALLBACK_BROKER_URL (or ROBOCO_BROKER_URL, if that is not set)"
 SERVER_ERRORS: Final = (redis.RedisError, RedisClusterException)
 """The classes of all errors of redis-py."""
 _FINAL: Final = re.compile(

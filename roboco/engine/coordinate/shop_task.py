@@ -99,6 +99,7 @@ class _Sending:
         self._call = call
         self._tool = _tool(team, call)
         self._token = engine.new_token()
+        self._has_intent = False
 
     def run(self) -> float:
         """Send the Celery task if this coordinator can claim the call. Return the seconds until the next check."""
@@ -107,7 +108,8 @@ class _Sending:
         try:
             return self._send()
         except TransientError as error:
-            self._release("")
+            # a call that waits counts as sent once it has an intent
+            self._release("" if self._has_intent else f"{self._named} is not sent now, and tried again: {error}")
             _log.warning("%s is not sent now, and tried again: %s", self._named, error)
             return check_delay(self._engine, self._task)
 
@@ -119,9 +121,11 @@ class _Sending:
             return check_delay(engine, self._task)
         call = approved_call(engine.workspace, self._team, task_id, self._call) or self._call
         sent = sent_task(engine.workspace, task_id, call.id)
+        self._has_intent = sent is not None
         if sent is None and (answered := self._answer_without_sending(call)) is not None:
             close_call(engine, self._assignment, self._call, answered)
             return engine.policy.redelivery_delay
+        self._has_intent = True
         first, sent = self._store_intent(call) if sent is None else (False, sent)
         left = sent.at + tool.timeout - engine.clock.now()
         if left > 0 and (first or tool.effect != "irreversible"):

@@ -61,4 +61,6 @@ def test_the_error_for_an_unknown_certificate_check_lists_the_allowed_values() -
 
 def test_a_broker_that_refuses_connections_is_a_fault_with_a_remedy() -> None:
     with create_app(app_settings("amqp://127.0.0.1:1//")) as app:
-        assert write_fault(app).endswith("Connection refused; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL")
+        assert write_fault(app).endswith(
+            "Connection refused; check ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)"
+        )

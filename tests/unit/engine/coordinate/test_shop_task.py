@@ -181,6 +181,8 @@ def test_a_broker_that_does_not_answer_lets_the_call_wait_and_its_timeout_begins
         world.drain()
     assert world.clock.now() - world.history()[1].created_at.timestamp() > 60
     assert not world.shop.sent
+    assert world.reason.startswith("Celery task docs.parse (")
+    assert ") is not sent now, and tried again: " in world.reason
     world.shop.is_away = False
     world.run()
     assert [result.result for result in world.results()] == [["file"]]
