@@ -33,6 +33,7 @@ CANCEL_TIMEOUT: Final = 5.0
 NAME_TIMEOUT: Final = 3.0
 """Seconds for which the answer to a message is read after its call was closed."""
 MAX_ARTIFACTS: Final = 10_000
+MAX_TASK_ID_CHARS: Final = 1000
 MAX_COMPARISONS: Final = 1000
 """The most times that the texts of a reply are compared, because events have replaced or repeated some."""
 _STATE: Final = "TASK_STATE_"
@@ -291,7 +292,7 @@ class _Reading:
         self._assembly.count_chunk()
         match event:
             case {"task": {"id": str(task_id), **task}}:
-                self.task_id, self._context = task_id, str(task.get("contextId") or "")
+                self.task_id, self._context = _bounded_id(task_id), str(task.get("contextId") or "")
                 self._texts, self._length = {}, 0  # it has all that there is
                 for artifact in _objects(task.get("artifacts")):
                     self._clear(name := str(artifact.get("artifactId"))[:MAX_NAME_CHARS])
@@ -405,6 +406,12 @@ def _content(content: Any) -> str:
     if isinstance(content, list):
         return "\n\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return str(content or "")
+
+
+def _bounded_id(task_id: str) -> str:
+    if len(task_id) > MAX_TASK_ID_CHARS:
+        raise ModelError("remote_agent", f"its task's id has more than {MAX_TASK_ID_CHARS} characters", False)
+    return task_id
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

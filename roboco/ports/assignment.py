@@ -1,8 +1,12 @@
 """Assignments: the work that a message gives to a worker."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from roboco.domain.history.priority import Priority
+
+CANCELS: Final = 0
+"""The attempt of a message that lets an agents worker cancel the remote task of a turn. Turns begin with attempt 1."""
 
 
 @dataclass(frozen=True)

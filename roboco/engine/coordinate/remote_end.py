@@ -1,7 +1,8 @@
 """remote_end: a turn that no worker continues ends, and its remote agent's task with it (`remote_turn.py`).
 
-A coordinator has no key of the agent. So an agents worker cancels the task: it gets the turn's message, and cannot
-claim the turn, because its cancellation is requested.
+A coordinator has no key of the agent. So an agents worker cancels the task: it gets a message with the attempt CANCELS,
+which no worker can claim. Only a coordinator that would append the next step sends it. So a pause, or an interruption
+that comes too late, cancels no remote task.
 """
 
 import logging
@@ -10,7 +11,7 @@ from roboco.domain.history.priority import priority_of
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.record.remote_record import RemoteRecord, close_turn
-from roboco.ports.assignment import TurnAssignment
+from roboco.ports.assignment import CANCELS, TurnAssignment
 from roboco.ports.task_store import Phase, Snapshot
 
 _log = logging.getLogger(__name__)
@@ -43,6 +44,6 @@ def is_awaited(engine: Engine, task_id: str, task: Snapshot, record: RemoteRecor
         )
         return False
     engine.tasks.schedule.set(task_id, CHECK_DELAY)
-    order = TurnAssignment(task_id, task.position.seq, epoch, task.attempt.number, priority_of(task.steps.first))
+    order = TurnAssignment(task_id, task.position.seq, epoch, CANCELS, priority_of(task.steps.first))
     engine.services.dispatcher.turn(order, task.position.agent)
     return True

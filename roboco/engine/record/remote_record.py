@@ -10,6 +10,10 @@ worker. A worker creates one before it sends a message, and the process that end
 too. So a late worker sends nothing after the next step of the task.
 """
 
+import logging
+
+from pydantic import ValidationError
+
 from roboco.domain.canonical_json import sha256
 from roboco.domain.history.step import REMOTE_TASK
 from roboco.domain.paths import intent_path
@@ -19,6 +23,7 @@ from roboco.domain.team.team import Team
 from roboco.ports.task_store import TaskPosition
 from roboco.ports.workspace import Files
 
+_log = logging.getLogger(__name__)
 MAX_REFUSALS = 1000
 """The most times that the message of a turn is sent because it was refused before."""
 
@@ -60,6 +65,15 @@ class RemoteRecord(RecordModel):
         return {REMOTE_TASK: {name: value for name, value in about.items() if value}}
 
 
+def parse_record(data: bytes) -> RemoteRecord:
+    """Return the record. One that cannot be read says no more than an empty one: the outcome is unknown."""
+    try:
+        return RemoteRecord.model_validate_json(data)
+    except ValidationError as error:
+        _log.warning("a record of a message to a remote agent cannot be read: %s", error.errors()[0]["msg"])
+        return RemoteRecord()
+
+
 def record_path(task_id: str, seq: int, number: int) -> str:
     """Return the path of a record of the turn at this position. Each message has another number."""
     return intent_path(task_id, f"turn-{seq:08d}-{number}")
@@ -74,7 +88,7 @@ def records_of_turn(files: Files, task_id: str, seq: int) -> list[RemoteRecord]:
     while len(records) < MAX_REFUSALS and (not records or records[-1].is_void):
         if (data := files.get(record_path(task_id, seq, len(records)))) is None:
             break
-        records.append(RemoteRecord.model_validate_json(data))
+        records.append(parse_record(data))
     return records
 
 

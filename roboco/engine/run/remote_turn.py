@@ -12,10 +12,10 @@ message is not sent again to find out. At 4 the next attempt reads the same task
 An end of the turn that is not the end of the task cancels the task before the step is appended:
 
     interrupted, stopped, failed, at a limit, another profile ─► settle ─► CancelTask ─► outcome (put) ─► step
-    no worker has the turn ─► coordinator ─► message of the turn ─► any agents worker ─┘       (no claim)
+    no worker has the turn ─► coordinator ─► message (CANCELS) ─► any agents worker ───┘       (no claim)
 
 A cancellation may be repeated: the agent answers that the task has ended. If the worker dies before the step, a
-coordinator that would append a step in its place sends the turn's message, until the record has an end, or for a lease
+coordinator that would append a step in its place sends a message to cancel, until the record has an end, or for a lease
 and REMOTE_STOP_SECONDS (`remote_end.py`). A cancellation that fails, and a task that no worker could cancel, are in the
 metadata of the step, `remote_task`.
 """
@@ -36,13 +36,15 @@ from roboco.engine.record.remote_record import (
     RemoteRecord,
     address_hash,
     close_turn,
+    parse_record,
     record_path,
     records_of_turn,
     remote_profiles,
 )
 from roboco.errors import ModelError, TransientError
+from roboco.ports.assignment import TurnAssignment
 from roboco.ports.model import Reply, Request
-from roboco.ports.task_store import Phase, Snapshot, TaskPosition
+from roboco.ports.task_store import TaskPosition
 from roboco.ports.workspace import Files
 
 _log = logging.getLogger(__name__)
@@ -101,7 +103,7 @@ class RemoteTurn:
                 self.message_id = self.message_id or self._message_id()
                 if self.files.create(path, b"{}"):
                     return None
-            return RemoteRecord.model_validate_json(data or self.files.get(path) or b"{}")
+            return parse_record(data or self.files.get(path) or b"{}")
         except TransientError as error:
             raise ModelError("store", str(error), True) from error
 
@@ -182,10 +184,12 @@ def _cancel(engine: Engine, task_id: str, profile: ModelProfile, remote: RemoteT
     return "" if error else state, error
 
 
-def settle_lost(engine: Engine, team: Team, task_id: str, task: Snapshot) -> bool:
-    """Cancel the remote task of a turn that was cancelled, and that no worker has. Return False for any other turn."""
-    has_worker = task.position.phase is Phase.TURN and task.attempt.claimed and task.attempt.lease_left > 0
-    if task.attempt.cancel_requested_for is None or has_worker:
-        return False
-    settle(engine, team, task_id, task.position)
-    return True
+def cancel_turn(engine: Engine, team: Team, order: TurnAssignment) -> None:
+    """Cancel the remote task of a turn in whose place a coordinator appends a step, and wake one once it has ended."""
+    task = engine.tasks.task_store.load(order.task_id, 1)
+    if task is None or (task.position.seq, task.position.epoch) != (order.seq, order.epoch):
+        return
+    settle(engine, team, order.task_id, task.position, closes=False)
+    records = records_of_turn(engine.workspace.files, order.task_id, order.seq)
+    if records and not records[-1].runs:
+        engine.services.dispatcher.advance(order.task_id)

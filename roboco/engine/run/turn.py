@@ -43,7 +43,7 @@ from roboco.engine.run.deferral import (
 from roboco.engine.run.failed_turn import error_text, try_later
 from roboco.engine.run.hand_over import hand_over_turn
 from roboco.engine.run.other_choice import first_choice, next_choice
-from roboco.engine.run.remote_turn import RemoteTurn, settle, settle_lost
+from roboco.engine.run.remote_turn import RemoteTurn, cancel_turn, settle
 from roboco.engine.run.reply import StepContent, content_of_failure, content_of_reply
 from roboco.engine.run.request import Choice, PreparedRequest, embed_files, prepare_request
 from roboco.engine.run.summarize import (
@@ -66,7 +66,7 @@ from roboco.engine.run.turn_metadata import (
 from roboco.engine.run.turn_result import TurnResult, stored_failure
 from roboco.engine.usage import or_estimate
 from roboco.errors import Conflict, CorruptHistory, Erased, ModelError, NotRunnable, TransientError, UsageError
-from roboco.ports.assignment import TurnAssignment
+from roboco.ports.assignment import CANCELS, TurnAssignment
 from roboco.ports.model import ModelStream, Reply
 from roboco.ports.rate_limits import Admitted, Queued
 from roboco.ports.task_store import TokenUsage
@@ -88,6 +88,10 @@ def run_turn(engine: Engine, order: TurnAssignment) -> TurnResult:
 
 def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -> TurnResult:
     team = engine.workspace.frozen_teams.get(order.task_id)
+    if order.attempt == CANCELS:
+        span.discard()
+        cancel_turn(engine, team, order)
+        return TurnOutcome.OBSOLETE
     engine.process.switches.current()  # raise TransientError before an attempt begins if they cannot be read
     engine.tasks.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     cancellation = Cancellation(engine)
@@ -99,11 +103,13 @@ def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -
             return _hold_and_run(turn)
     span.discard()
     now = engine.tasks.task_store.load(order.task_id, 1)
-    if now is not None and (now.position.seq, now.position.epoch, now.attempt.number) == _position(order):
-        if settle_lost(engine, team, order.task_id, now):
-            engine.services.dispatcher.advance(order.task_id)
-        elif now.attempt.claimed:
-            return TurnOutcome.CLAIMED_ELSEWHERE
+    claimed_elsewhere = (
+        now is not None
+        and now.attempt.claimed
+        and (now.position.seq, now.position.epoch, now.attempt.number) == _position(order)
+    )
+    if claimed_elsewhere:
+        return TurnOutcome.CLAIMED_ELSEWHERE
     return (None if now is None else stored_failure(team, now, order)) or TurnOutcome.OBSOLETE
 
 

@@ -18,6 +18,7 @@ from roboco.domain.history.step import (
     MAP,
     NEW_LIMITS,
     ORCHESTRATOR,
+    REMOTE_TASK,
     TOOL_EXECUTOR,
     USER,
     TaskStep,
@@ -227,9 +228,10 @@ def _same_parts(recorded: AppendStep, chosen: AppendStep, other: bool) -> bool:
 def _same_metadata(recorded: AppendStep, chosen: AppendStep) -> bool:
     """Return True if the chosen step has all recorded metadata.
 
-    A newer release may add some. The usage of unfinished replies is ignored, since no decision depends on it.
+    A newer release may add some. The usage of unfinished replies and the end of a remote task are ignored, since no
+    decision depends on them.
     """
-    names = {*recorded.metadata, "routing"} - {UNFINISHED_USAGE}
+    names = {*recorded.metadata, "routing"} - {UNFINISHED_USAGE, REMOTE_TASK}
     return all(recorded.metadata.get(name) == chosen.metadata.get(name) for name in names)
 
 
