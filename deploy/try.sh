@@ -27,13 +27,20 @@ if [ ! -e .env ]; then
     (
         umask 077
         trap 'rm -f .env.new' EXIT
-        deploy/pin-images.sh >.env.new
-        deploy/make-secrets.sh >>.env.new
         : "${OPENAI_API_KEY:=not-a-key}"
+        : >.env.new
         for name in OPENAI_API_KEY OPENAI_BASE_URL ROBOCO_TOOL_MODULES ROBOCO_ALLOWLIST; do
             eval "value=\${$name:-}"
-            [ -z "$value" ] || echo "$name='$value'" >>.env.new
+            case $value in
+            *\'*)
+                printf '%s\n' "$name contains the quote ', which ends a value in .env: write %27 for it in a URL, and \\u0027 in JSON" >&2
+                exit 64
+                ;;
+            ?*) printf '%s\n' "$name='$value'" >>.env.new ;;
+            esac
         done
+        deploy/pin-images.sh >>.env.new
+        deploy/make-secrets.sh >>.env.new
         mv .env.new .env
     )
 fi

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from roboco.domain.prompt.typed_answer import answer_schema
+from roboco.domain.prompt.typed_answer import mistake_in_output
 from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
 from roboco.domain.team.tool_spec import TaskTool
 from roboco.domain.team.validation import MAX_TEAM_CHARS, validate_team
@@ -56,7 +56,7 @@ def parse_team(data: Any, source: str = "team", folder: Path | None = None) -> T
 
 def _mistakes_in_schemas(team: Team, path: str = "") -> Iterator[str]:
     for index, agent in enumerate(team.agents):
-        if isinstance(agent.output, dict) and (mistake := schema_error(answer_schema(agent.output))):
+        if isinstance(agent.output, dict) and (mistake := mistake_in_output(agent.output, schema_error)):
             yield f"{path}agents[{index}].output: {mistake}"
     for index, tool in enumerate(team.tools):
         if isinstance(tool, TaskTool) and (mistake := schema_error(tool.parameters)):

@@ -17,21 +17,25 @@ _LOCAL_FLAGS: Final = 3
 def key_echo(shown: bool) -> Iterator[None]:
     """Show the keys inside the block, or hide them. Use it in the main thread only.
 
-    The terminal is as before after the block, and shows keys while the command is suspended. Without a terminal, or in
-    the background, nothing changes.
+    The terminal is as before after the block, and shows keys while the command is suspended, or if SIGQUIT ends it.
+    Without a terminal, or in the background, nothing changes.
     """
     before = _is_shown()
     if before is None:
         yield
         return
 
-    def suspend(number: int, _: FrameType | None) -> None:
+    def suspend_or_quit(number: int, _: FrameType | None) -> None:
         _set(True)
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
-        signal.signal(number, suspend)
+        signal.signal(number, suspend_or_quit)
 
-    handlers = {signal.SIGTSTP: suspend, signal.SIGCONT: lambda *_: _set(shown)}
+    handlers = {
+        signal.SIGTSTP: suspend_or_quit,
+        signal.SIGQUIT: suspend_or_quit,
+        signal.SIGCONT: lambda *_: _set(shown),
+    }
     kept = {number: handler for number, handler in handlers.items() if signal.getsignal(number) is not signal.SIG_IGN}
     replaced = {number: signal.signal(number, handler) for number, handler in kept.items()}
     try:

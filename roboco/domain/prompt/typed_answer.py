@@ -6,10 +6,11 @@ the field `value` of one.
 
 import json
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from roboco.domain.canonical_json import validated_json
+from roboco.domain.canonical_json import canonical_json, validated_json
 
 _FIELD = "value"
 _DEFINITIONS = ("$defs", "definitions")
@@ -26,6 +27,14 @@ def answer_schema(schema: dict[str, Any]) -> dict[str, Any]:
     kept = {name: schema[name] for name in _DEFINITIONS if name in schema}
     closed = {"type": "object", "properties": {_FIELD: inner}, "required": [_FIELD], "additionalProperties": False}
     return closed | kept
+
+
+def mistake_in_output(schema: dict[str, Any], schema_error: Callable[[dict[str, Any]], str]) -> str:
+    """Return why no answer can have this type, or "" if it can. `schema_error` checks the schema of an object."""
+    mistake = schema_error(answer_schema(schema))
+    if mistake or _is_object(schema) or '"$ref":"#"' not in canonical_json(schema):
+        return mistake
+    return "has the reference '#', which is possible in the schema of an object alone; refer to '#/$defs/NAME'"
 
 
 def as_answer(schema: dict[str, Any], value: Any) -> Any:

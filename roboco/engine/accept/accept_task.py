@@ -27,7 +27,7 @@ from roboco.domain.ids import check_no_run_id, check_task_id
 from roboco.domain.inbox.first_steps import first_steps
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import OPENED, open_marker_path, summary_path
-from roboco.domain.prompt.typed_answer import answer_schema
+from roboco.domain.prompt.typed_answer import mistake_in_output
 from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserMessageAdded
@@ -175,7 +175,9 @@ def _check_schemas(services: Services, team: Team) -> None:
         if isinstance(tool, TaskTool) and (mistake := services.toolbox.schema_error(tool.parameters)):
             raise UsageError(f"parameters of tool {tool.name!r}: {mistake}")
     for agent in team.agents:
-        if isinstance(agent.output, dict) and (mistake := services.toolbox.schema_error(answer_schema(agent.output))):
+        if isinstance(agent.output, dict) and (
+            mistake := mistake_in_output(agent.output, services.toolbox.schema_error)
+        ):
             raise UsageError(f"output of agent {agent.name!r}: {mistake}")
 
 

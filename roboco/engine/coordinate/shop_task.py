@@ -109,7 +109,11 @@ class _Sending:
             return self._send()
         except TransientError as error:
             # a call that waits counts as sent once it has an intent
-            self._release("" if self._has_intent else f"{self._named} is not sent now, and tried again: {error}")
+            why = (
+                f"{self._named} is not sent now: the broker of the application does not take it; "
+                "the log of the coordinators has the cause, and it is tried again"
+            )
+            self._release("" if self._has_intent else why)
             _log.warning("%s is not sent now, and tried again: %s", self._named, error)
             return check_delay(self._engine, self._task)
 

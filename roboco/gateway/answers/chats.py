@@ -189,28 +189,40 @@ async def _accept_in_branch(
     branches = [chat.newest] if chat.tasks > 1 and not again else []
     for branch in (*branches, chat.next):
         request = replace(request, repetition=replace(repetition, next_task=branch))
-        if (accepted := await unless_taken(_accept_message(request, chat, previous, again))) is not None:
+        if (accepted := await _accept_message(request, chat, previous, again)) is not None:
             return accepted
     return await _accept_in_branch(request, repetition, await grown(chat), previous, again)
 
 
-async def _accept_message(request: TurnRequest, chat: Chat, previous: ResponseId | None, again: bool) -> AcceptedTurn:
-    """Bring the message after an answer, or a first one, to its task, or to a branch with the id of the request."""
+async def _accept_message(
+    request: TurnRequest, chat: Chat, previous: ResponseId | None, again: bool
+) -> AcceptedTurn | None:
+    """Bring the message after an answer, or a first one, to its task, or to a branch with the id of the request.
+
+    Return None if another message has that id.
+    """
     if previous is None:
         return await _accept_first(request, chat, again)
     try:
-        return await accepting.accept_after_response(request, previous)
+        accepted = await accepting.send_after_response(request, previous)
     except Problem as problem:
+        if problem.code == accepting.KEY_REUSED:
+            detail = "a message with this id and text was sent before, with other tools or options"
+            raise Problem(409, "conflict", detail, "use another id for each message") from problem
         if problem.code != "response_in_progress":
             raise
         return await _send_to_newest(request, chat)
+    return accepted if isinstance(accepted, AcceptedTurn) else await unless_taken(accepting.fork(request, accepted))
 
 
-async def _accept_first(request: TurnRequest, chat: Chat, again: bool) -> AcceptedTurn:
-    """Submit the first message of a chat, or find its task. If it differs, or is sent again, it has another task."""
+async def _accept_first(request: TurnRequest, chat: Chat, again: bool) -> AcceptedTurn | None:
+    """Submit the first message of a chat, or find its task. If it differs, or is sent again, it has another task.
+
+    Return None if another message has that task.
+    """
     if not again and (accepted := await unless_taken(accepting.accept_new(request, chat.first))) is not None:
         return accepted
-    return await accepting.accept_new(request, request.repetition.new_task_id())
+    return await unless_taken(accepting.accept_new(request, request.repetition.new_task_id()))
 
 
 async def _send_to_newest(request: TurnRequest, chat: Chat) -> AcceptedTurn:

@@ -76,6 +76,15 @@ class TurnRequest:
 
 
 @dataclass(frozen=True)
+class ForkPoint:
+    """The task whose steps a branch begins with."""
+
+    task: Task
+    seq: int | None
+    """Its last step in the branch; None for all steps."""
+
+
+@dataclass(frozen=True)
 class TaskNow:
     """A task as of now, with its steps from a position on."""
 
@@ -125,6 +134,12 @@ async def accept_new(
 
 async def accept_after_response(request: TurnRequest, previous: ResponseId) -> AcceptedTurn:
     """Send the message after a response: to its task if it is the newest one and the task waits, else to a branch."""
+    accepted = await send_after_response(request, previous)
+    return accepted if isinstance(accepted, AcceptedTurn) else await fork(request, accepted)
+
+
+async def send_after_response(request: TurnRequest, previous: ResponseId) -> AcceptedTurn | ForkPoint:
+    """Send the message to the task of a response. Return where a branch begins, if it has to be sent to one."""
     gateway, caller = request.gateway, request.caller
     caller.require(Scope.CONTROL)
     task = await gateway.task(caller, previous.task_id)
@@ -139,7 +154,7 @@ async def accept_after_response(request: TurnRequest, previous: ResponseId) -> A
         return await _send(request, task, state)
     if newest and not state.summary.status.ended:
         raise Problem(409, "response_in_progress", f"response {previous} has not ended", "wait for it, or cancel it")
-    return await _fork(request, task, None if newest else end - 1)
+    return ForkPoint(task, None if newest else end - 1)
 
 
 def response_of_item(gateway: Gateway, caller: Principal, item_id: str) -> ResponseId:
@@ -314,9 +329,9 @@ def check_within_limits(task: Task) -> None:
         raise Problem(409, "limit_reached", detail, "raise the limit with the REST API, and send the message again")
 
 
-async def _fork(request: TurnRequest, task: Task, seq: int | None) -> AcceptedTurn:
-    """Send the message to a new task with the steps up to `seq`, or find that of an earlier attempt."""
-    gateway, repetition = request.gateway, request.repetition
+async def fork(request: TurnRequest, point: ForkPoint) -> AcceptedTurn:
+    """Send the message to a new task with the steps of another, or find that of an earlier attempt."""
+    gateway, repetition, task, seq = request.gateway, request.repetition, point.task, point.seq
     found = await gateway.calls.reads.run(repetition.find_task, gateway.orchestrator, request.immediate)
     if found is not None:
         known = await gateway.task(request.caller, found)

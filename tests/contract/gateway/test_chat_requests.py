@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roboco.client.task import Task
-from roboco.engine.accept import accept_task
+from roboco.engine.accept import accept_item, accept_task
 from roboco.errors import TransientError
 from roboco.gateway.answers import chats
 from roboco.gateway.answers.chats import Chat, Message, accept, chat_of
@@ -124,6 +124,31 @@ def test_a_chat_whose_first_task_another_message_begins_is_busy(
     assert send("first").status_code == 503
     busy = send("second")
     assert (busy.status_code, "another message begins" in busy.text) == (503, True)
+
+
+@pytest.mark.parametrize(
+    ("max_items", "text", "reason"),
+    [(1, "other", "has 1 items in its inbox"), (9, "go", "with other tools or options")],
+)
+def test_a_conflict_with_the_task_of_a_chat_is_refused_at_once_with_its_reason(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch, max_items: int, text: str, reason: str
+) -> None:
+    first, gateway, caller = first_task_id("acme", "desk", "c"), rest.app.state.gateway, CALLERS["acme"]
+    rest.run(f"acme:{first}", conversation=True)
+    request = TurnRequest(gateway, caller, Repetition(caller, "", None, 0, 0.0), "desk", Turn(), True, {}, {})
+    answer: Message = {"role": "assistant", "id": f"msg_{first}_0", "parts": []}
+    said = {"role": "user", "id": "m", "parts": [{"type": "text", "text": "go"}]}
+    assert rest.client.portal is not None
+    rest.client.portal.call(partial(accept, request, Chat(gateway, caller, first, 1), [answer, said], False))
+    monkeypatch.setattr(accept_item, "MAX_ITEMS", max_items)
+    monkeypatch.setattr(chats, "GROWTH_PAUSES", (0.0,))
+    tools = [{"name": "a", "description": "d", "parameters": {"type": "object"}}]
+    messages = [
+        {"role": "assistant", "id": answer["id"], "content": "done"},
+        {"role": "user", "id": "m", "content": text},
+    ]
+    refused = rest.post("/agui/desk", {"threadId": "c", "runId": "r", "messages": messages, "tools": tools})
+    assert (refused.status_code, reason in refused.text) == (409, True), refused.text
 
 
 def call_mcp(rest: RestWorld, method: str, caller: str = "acme", **params: Any) -> Any:

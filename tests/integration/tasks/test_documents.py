@@ -115,7 +115,7 @@ def test_service_without_a_stack_ends_with_one_line(tmp_path: Path) -> None:
 @pytest.mark.workers
 def test_service_prints_the_text_of_the_team(stack: StackOfDocuments) -> None:
     before = {task.task_id for task in stack.orchestrator.tasks()}
-    assert stack.python("service.py") == f"{WAVES}{VERDICT}\ncompleted\n"
+    assert stack.python("service.py") == f"{WAVES}\ncompleted: APPROVED\n"
     [task_id] = {task.task_id for task in stack.orchestrator.tasks()} - before
     history = stack.folder / "workspace" / task_id / "history.jsonl"
     stack.python("check.py", history)

@@ -13,7 +13,8 @@ import pytest
 from tests.support.stack import ROOT, until
 
 SHELL = """
-import fcntl, os, signal, sys, termios
+import fcntl, os, resource, signal, sys, termios
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 child = os.fork()
@@ -110,4 +111,11 @@ def test_keys_are_shown_after_ctrl_c(terminal: Terminal) -> None:
     terminal.type_text(b"\x03")
     terminal.wait_for(b"ended")
     assert b"^C" not in terminal.text
+    assert terminal.shows_keys()
+
+
+def test_keys_are_shown_after_ctrl_backslash(terminal: Terminal) -> None:
+    terminal.wait_for(b"running")
+    terminal.type_text(b"\x1c")
+    terminal.wait_for(b"ended")
     assert terminal.shows_keys()

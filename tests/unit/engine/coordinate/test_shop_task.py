@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES, CallApproval, decide_approval
 from roboco.engine.accept.wait_cause import wait_cause
 from roboco.engine.coordinate.task_answer import TaskAnswer
-from roboco.errors import Forbidden, UsageError
+from roboco.errors import Forbidden, TransientError, UsageError
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.shop import answer_of
 from tests.support.memory_ports.shop_world import ShopWorld
@@ -171,8 +172,16 @@ def test_a_stop_and_an_interruption_revoke_where_the_team_asks(on_stop: str, rev
     assert world.status() is (TaskStatus.CANCELLED if stops else TaskStatus.USER_TURN)
 
 
-def test_a_broker_that_does_not_answer_lets_the_call_wait_and_its_timeout_begins_later() -> None:
-    world = ShopWorld()
+def test_a_broker_that_does_not_answer_lets_the_call_wait_and_its_timeout_begins_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, tries = ShopWorld(), count(1)
+
+    def check(_: object) -> None:
+        if world.shop.is_away:
+            raise TransientError(f"amqp://10.0.0.7 does not answer, try {next(tries)}")
+
+    monkeypatch.setattr(world.shop, "check", check)
     world.shop.is_away = True
     world.begin()
     for _ in range(20):
@@ -181,8 +190,11 @@ def test_a_broker_that_does_not_answer_lets_the_call_wait_and_its_timeout_begins
         world.drain()
     assert world.clock.now() - world.history()[1].created_at.timestamp() > 60
     assert not world.shop.sent
+    assert next(tries) > 2
+    reasons = {str(event["reason"]) for event in world.published() if "not sent now" in str(event.get("reason"))}
+    assert reasons == {world.reason}, "it is constant, and names no host"
     assert world.reason.startswith("Celery task docs.parse (")
-    assert ") is not sent now, and tried again: " in world.reason
+    assert ") is not sent now: the broker of the application does not take it; the log of the coord" in world.reason
     world.shop.is_away = False
     world.run()
     assert [result.result for result in world.results()] == [["file"]]

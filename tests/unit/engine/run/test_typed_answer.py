@@ -1,5 +1,6 @@
 """Answers with a type: the value in the metadata, corrections, and what conditions, prompts and callers see."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -49,6 +50,23 @@ def test_a_team_with_a_wrong_schema_is_refused_at_submission() -> None:
     world = World(world_parts(lambda request: says("x")))
     with pytest.raises(UsageError, match="output of agent 'planner'"):
         world.submit(team_of(agents=[member("planner", output={"type": "object", "properties": 3})]))
+
+
+@pytest.mark.parametrize("kind", ["array", "object"])
+def test_a_schema_refers_to_itself_as_the_root_if_it_is_that_of_an_object(kind: str) -> None:
+    schema = {"type": kind, "properties": {"more": {"$ref": "#"}}, "items": {"$ref": "#"}, "default": '"$ref":"#"'}
+    refused = {"array": pytest.raises(UsageError, match=r"'planner': has the reference '#'.*#/\$defs/NAME")}
+    with refused.get(kind, nullcontext()):
+        World(world_parts(lambda request: says("x"))).submit(team_of(agents=[member("planner", output=schema)]))
+
+
+def test_a_list_of_such_lists_is_checked_by_its_definition() -> None:
+    tree = {"type": "array", "items": {"$ref": "#/$defs/tree"}}
+    world = run(
+        lambda request: says('{"value": [[], [[]]]}'),
+        team_of(agents=[member("planner", output={"$ref": "#/$defs/tree", "$defs": {"tree": tree}})]),
+    )
+    assert world.history()[-1].metadata[OUTPUT] == [[], [[]]]
 
 
 def test_goals_are_offered_to_the_agents_that_name_them() -> None:
