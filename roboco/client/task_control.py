@@ -170,15 +170,31 @@ class TaskControl(TaskHandle):
         return self._accept(names.SET_LIMITS_TASK, item_id, {"limits": limits, "by": by})
 
     def push_receivers(self) -> list[NotifyTarget]:
-        """Return the receivers of push notifications of A2A."""
-        found = notifications.receivers(self._engine.workspace, self.task_id)
-        return [one for one in found if one.push is not None and not one.removed]
+        """Return the receivers of push notifications of A2A, the oldest first."""
+        found = notifications.push_receivers(self._engine.workspace, self.task_id).receivers
+        return [found[place] for place in sorted(found)]
+
+    def takes_push_receivers(self) -> bool:
+        """Return True if the task may have receivers of push notifications: tasks that A2A has begun may."""
+        first = next(self._engine.workspace.histories.read(self.task_id), None)
+        return first is not None and notifications.takes_push_receivers(first)
+
+    def check_push_receiver(self, push_id: str) -> None:
+        """Raise UsageError if there is no room for a receiver of push notifications with this id."""
+        notifications.push_receivers(self._engine.workspace, self.task_id).place_for(push_id)
 
     def set_push_receiver(self, receiver: NotifyTarget, *, by: str | None = None) -> None:
-        """Add a receiver of push notifications, or replace that with the same id. One without a webhook is removed."""
-        act = Act("set_push_receiver", by, self.task_id, details={"webhook": receiver.label[:MAX_ID_CHARS]})
-        with audited(act, self._settings.audit_log):
+        """Add a receiver of push notifications, or replace that with the same id."""
+        push_id = "" if receiver.push is None else receiver.push.id
+        details = {"push_id": push_id, "webhook": receiver.label[:MAX_ID_CHARS]}
+        with audited(Act("set_push_receiver", by, self.task_id, details=details), self._settings.audit_log):
             notifications.set_push_receiver(self._engine, self.task_id, receiver)
+
+    def remove_push_receiver(self, push_id: str, *, by: str | None = None) -> None:
+        """Remove the receiver of push notifications with this id, if the task has it."""
+        act = Act("remove_push_receiver", by, self.task_id, details={"push_id": push_id[:MAX_ID_CHARS]})
+        with audited(act, self._settings.audit_log):
+            notifications.remove_push_receiver(self._engine, self.task_id, push_id)
 
     def receipt(self, item_id: str) -> Receipt:
         """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""

@@ -16,7 +16,7 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import Forbidden, NotFound, UsageError
 
 MAX_TARGETS = 8
-"""The largest number of targets of one task, with those that were removed."""
+"""The largest number of targets of one task, and of its receivers of push notifications."""
 MAX_SIGNATURE_CHARS = 64 * 1024
 """The largest Celery signature, in characters of its JSON."""
 MAX_CONTINUATION_CHARS = 256 * 1024
@@ -24,7 +24,7 @@ MAX_CONTINUATION_CHARS = 256 * 1024
 MAX_TEXT_CHARS = 16_000
 """The largest text of an agent in a notification, in characters."""
 TARGET_COUNT_KEY = "notify"
-"""The key in the metadata of a task's first step, if it may have receivers: their number at its begin."""
+"""The key in the metadata of a task's first step with the number of its targets. With 0, push receivers may follow."""
 FINAL_STATUSES = tuple(status for status in TaskStatus if status.ended)
 
 
@@ -44,7 +44,7 @@ class NotifyTarget(InputModel):
     continuation: Annotated[str, Field(max_length=MAX_CONTINUATION_CHARS)] = ""
     """Text that is stored for that Celery task."""
     push: SkipJsonSchema[PushConfig | None] = None
-    """The configuration of A2A that names the webhook. It was removed if the webhook is ""."""
+    """The configuration of A2A that names the webhook."""
 
     @field_validator("celery")
     @classmethod
@@ -71,11 +71,6 @@ class NotifyTarget(InputModel):
         if self.confirmed and self.celery is None:
             raise ValueError("a webhook confirms by its answer: 'confirmed' is for signatures")
         return self
-
-    @property
-    def removed(self) -> bool:
-        """Return True if the target was removed. Its place stays, by which its notifications are named."""
-        return self.push is not None and not self.webhook
 
     @property
     def label(self) -> str:
@@ -166,7 +161,7 @@ class Notification(RecordModel):
     name: str
     """The text of its `NotificationName`."""
     target: int
-    """The index of the target in the task's list of targets."""
+    """The index of the target in the task's list of targets, or the place of a push receiver."""
     task_id: str
     team: str
     status: TaskStatus

@@ -233,6 +233,11 @@ def notify_targets_path(task_id: str) -> str:
     return f"{check_task_id(task_id)}/notify.json"
 
 
+def push_receivers_path(task_id: str) -> str:
+    """Return the path of the task's receivers of push notifications."""
+    return f"{check_task_id(task_id)}/push.json"
+
+
 def notifications_path(task_id: str) -> str:
     """Return the folder of notifications that are not delivered yet."""
     return f"{check_task_id(task_id)}/notifications/"

@@ -11,19 +11,19 @@ Each receiver gets its notifications in the order of the decisions: by position,
 its notification late, after the task has moved on and a later one was delivered. The record of the newest finished
 notification of each target shows that, and the late one is dropped, as if its wait had ended before the pass.
 
-A client of A2A adds receivers to an open task. Its gateway stores the receiver first, and reads the task after that: if
-the task rests by then, no coordinator may have seen the receiver, and the gateway stores the notification itself.
+A client of A2A adds push receivers to an open task, in their own file. Its gateway stores the receiver first, and reads
+the task after that: if the task rests by then, no coordinator may have seen the receiver, and the gateway stores the
+notification itself.
 """
 
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import letter_id_of
-from roboco.domain.history.step import OUTPUT
+from roboco.domain.history.step import OUTPUT, TaskStep
 from roboco.domain.notification import (
-    MAX_TARGETS,
     MAX_TEXT_CHARS,
     TARGET_COUNT_KEY,
     DeliveryStatus,
@@ -43,10 +43,12 @@ from roboco.domain.paths import (
     notifications_path,
     notify_marker_path,
     notify_targets_path,
+    push_receivers_path,
 )
+from roboco.domain.push_receivers import PushReceivers
 from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.errors import NotFound, StateConflict, TransientError, UsageError
+from roboco.errors import NotFound, StateConflict, TransientError
 from roboco.ports.task_store import Snapshot
 
 _log = logging.getLogger(__name__)
@@ -63,9 +65,24 @@ def store_targets(workspace: WorkspaceRecords, task_id: str, targets: list[Notif
         raise StateConflict(f"task id {task_id!r} was submitted before with another 'notify'; choose another id")
 
 
-def receivers(workspace: WorkspaceRecords, task_id: str) -> list[NotifyTarget]:
-    """Return the receivers of the task's notifications, each at its place."""
+def submitted_targets(workspace: WorkspaceRecords, task_id: str) -> list[NotifyTarget]:
+    """Return the targets with which the task was submitted."""
     return targets_from_json(workspace.files.get(notify_targets_path(task_id)) or b"[]")
+
+
+def push_receivers(workspace: WorkspaceRecords, task_id: str) -> PushReceivers:
+    """Return the receivers of the task's push notifications."""
+    return PushReceivers.from_json(workspace.files.get(push_receivers_path(task_id)))
+
+
+def receivers(workspace: WorkspaceRecords, task_id: str) -> dict[int, NotifyTarget]:
+    """Return all receivers of the task's notifications by their places."""
+    return dict(enumerate(submitted_targets(workspace, task_id))) | push_receivers(workspace, task_id).receivers
+
+
+def takes_push_receivers(first: TaskStep) -> bool:
+    """Return True if a task with this first step may have push receivers: coordinators read one file of targets."""
+    return first.metadata.get(TARGET_COUNT_KEY) == 0
 
 
 def set_push_receiver(engine: Engine, task_id: str, receiver: NotifyTarget) -> None:
@@ -73,22 +90,27 @@ def set_push_receiver(engine: Engine, task_id: str, receiver: NotifyTarget) -> N
 
     If the task waits or has ended, a new receiver is notified of that. UsageError if there are too many.
     """
-    path, push_id = notify_targets_path(task_id), receiver.push and receiver.push.id
-    for delay in RETRY_DELAYS:
-        stored = engine.workspace.files.get_versioned(path)
-        targets = [] if stored is None else targets_from_json(stored.data)
-        ids = [one.push and one.push.id for one in targets]
-        place = ids.index(push_id) if push_id in ids else len(ids)
-        if place >= MAX_TARGETS:
-            raise UsageError(f"task {task_id!r} has had {MAX_TARGETS} receivers: give one of their ids, to replace it")
-        targets[place : place + 1] = [receiver]
-        if engine.workspace.files.replace(path, targets_to_json(targets), None if stored is None else stored.version):
-            break
-        engine.clock.sleep(delay)
-    else:
-        raise contention_error(path)
+    _change_push_receivers(engine, task_id, lambda stored: stored.with_receiver(receiver))
     if (task := engine.tasks.task_store.load(task_id, 1)) is not None:
         enqueue(engine, task_id, task)  # it may have come to rest before the receiver was stored
+
+
+def remove_push_receiver(engine: Engine, task_id: str, push_id: str) -> None:
+    """Remove the receiver of an A2A configuration, with its secrets. A repetition changes nothing."""
+    _change_push_receivers(engine, task_id, lambda stored: stored.without(push_id))
+
+
+def _change_push_receivers(engine: Engine, task_id: str, change: Callable[[PushReceivers], PushReceivers]) -> None:
+    path = push_receivers_path(task_id)
+    for delay in RETRY_DELAYS:
+        stored = engine.workspace.files.get_versioned(path)
+        before = PushReceivers.from_json(None if stored is None else stored.data)
+        after = change(before)
+        version = None if stored is None else stored.version
+        if after == before or engine.workspace.files.replace(path, after.to_json(), version):
+            return
+        engine.clock.sleep(delay)
+    raise contention_error(path)
 
 
 def schedule_key(task_id: str) -> str:
@@ -109,8 +131,11 @@ def enqueue(engine: Engine, task_id: str, task: Snapshot) -> None:
     """Store the notifications of a waiting or ended task, and dispatch their delivery. A repetition changes nothing."""
     if TARGET_COUNT_KEY not in task.steps.first.metadata:
         return
-    targets = receivers(engine.workspace, task_id)  # a fork has none of its source
-    wanted = [index for index, one in enumerate(targets) if task.position.status in one.on and not one.removed]
+    if takes_push_receivers(task.steps.first):
+        targets = push_receivers(engine.workspace, task_id).receivers
+    else:
+        targets = dict(enumerate(submitted_targets(engine.workspace, task_id)))  # a fork has none of its source
+    wanted = [index for index, one in targets.items() if task.position.status in one.on]
     if not wanted:
         return
     pending = [NotificationName.parse(name) for name in pending_names(engine.workspace, task_id)]

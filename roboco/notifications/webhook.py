@@ -88,7 +88,9 @@ class WebhookSender:
         if answer.status == STATUS_GONE:
             raise UsageError(f"webhook {target.label!r} answers 410: it is gone for good")
         if not 200 <= answer.status < 300:
-            message = f"webhook {target.label!r} answers {answer.status}: {answer.body!r}"
+            has_secrets = push is not None and (push.token or push.authorization)  # a server may repeat its headers
+            said = "" if has_secrets else f": {answer.body!r}"
+            message = f"webhook {target.label!r} answers {answer.status}{said}"
             delay = parse_retry_after(answer.retry_after) if answer.status in BUSY_STATUSES else None
             raise TransientError(message) if delay is None else RetryLater(message, delay)
 

@@ -46,7 +46,7 @@ class Submission(Attachments):
     """The delay of the start, in seconds after the submission."""
     priority: Priority = "normal"
     notify: Annotated[list[NotifyTarget], Field(max_length=MAX_TARGETS)] = []
-    """The targets that are notified when the task has ended, or waits. If the list is given, others may follow."""
+    """The targets that are notified when the task has ended, or waits. Push receivers may follow an empty list."""
     history: Annotated[list[ImportedMessage], Field(max_length=MAX_IMPORTED_MESSAGES)] = []
     """Earlier messages, which become the first steps."""
     conversation: bool = False

@@ -48,6 +48,7 @@ class TarManifest(RecordModel):
 def is_portable(path: str) -> bool:
     """Return True if a tar holds the file at this path below the folder of its task.
 
-    It holds no pending notifications, unfinished uploads and unmerged segments: an ended task needs none of them.
+    It holds no pending notifications, unfinished uploads and unmerged segments: an ended task needs none of them. The
+    receivers of push notifications are left out, too, since they have the credentials of clients.
     """
     return ".." not in path and _PATH.fullmatch(path) is not None

@@ -176,8 +176,8 @@ def _copy_targets(workspace: WorkspaceRecords, request: ForkRequest) -> None:
 
     Those of a canvas, which has failed for good, and of A2A, whose clients do not know the retry, are left out.
     """
-    targets = notify.receivers(workspace, request.source)
-    kept = [target for target in targets if not target.continuation and target.push is None]
+    targets = notify.submitted_targets(workspace, request.source)
+    kept = [target for target in targets if not target.continuation]
     notify.store_targets(workspace, request.task_id, kept)
 
 

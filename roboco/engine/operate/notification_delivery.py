@@ -16,8 +16,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.notification import Notification, NotificationName, NotifyTarget
-from roboco.domain.paths import notification_path, notify_marker_path, notify_targets_path, tombstone_path
+from roboco.domain.notification import MAX_TARGETS, Notification, NotificationName, NotifyTarget
+from roboco.domain.paths import (
+    notification_path,
+    notify_marker_path,
+    notify_targets_path,
+    push_receivers_path,
+    tombstone_path,
+)
 from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.engine.notifications import (
     newest_finished,
@@ -101,12 +107,14 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
     targets = receivers(engine.workspace, task_id)
     newest = newest_finished(engine.workspace, task_id)
     for index, of_receiver in groupby(names, _receiver_index):
-        if index >= len(targets):
+        path = notify_targets_path(task_id) if index < MAX_TARGETS else push_receivers_path(task_id)
+        removed = index not in targets
+        if removed and (index < MAX_TARGETS or engine.workspace.files.size(path) is None):
             if engine.workspace.files.size(tombstone_path(task_id)) is None:
-                raise CorruptHistory(f"task {task_id!r} lacks {notify_targets_path(task_id)}: restore it from a backup")
+                raise CorruptHistory(f"task {task_id!r} lacks {path}: restore it from a backup")
             return  # the task was erased after the names were listed
         for name in of_receiver:
-            if targets[index].removed or _is_late(engine.workspace, task_id, name, newest.get(index)):
+            if removed or _is_late(engine.workspace, task_id, name, newest.get(index)):
                 engine.workspace.files.delete(notification_path(task_id, name))
             elif not _deliver_one(engine, task_id, name, targets[index], exhausted):
                 break  # the later ones wait for it

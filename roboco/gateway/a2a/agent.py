@@ -11,6 +11,7 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict
 
 from roboco.client.task import Task
+from roboco.domain.notification import NotifyTarget
 from roboco.domain.push_notification import task_state
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
@@ -72,6 +73,7 @@ class TeamAgent:
             task_options={"context": options.get("context"), "notify": []},
             message_options={"client_tools": functions} if functions else {},
             if_busy=options.get("ifBusy"),
+            check=(lambda task: push.check(task, self._receiver(task, config))) if configured else None,
         )
         accepted = await accept(request, message, found)
         if configured:
@@ -83,6 +85,7 @@ class TeamAgent:
         task = await self._configured(params.task_id)
         if (await self.gateway.calls.reads.run(task.summary)).status.ended:
             raise a2a.UnsupportedOperationError("the task has ended: get it")
+        await self.gateway.calls.histories.run(push.check, task, self._receiver(task, params))
         return await self._set_config(task, params)
 
     async def get_config(self, params: a2a.GetTaskPushNotificationConfigRequest) -> a2a.TaskPushNotificationConfig:
@@ -103,7 +106,7 @@ class TeamAgent:
     async def delete_config(self, params: a2a.DeleteTaskPushNotificationConfigRequest) -> Empty:
         """Remove a configuration. A repetition changes nothing."""
         task = await self._configured(params.task_id)
-        await self.gateway.calls.controls.run(push.remove, task, params.id, self.caller.by)
+        await self.gateway.calls.controls.run(task.remove_push_receiver, params.id, by=self.caller.by)
         return Empty()
 
     async def extended_card(self, params: a2a.GetExtendedAgentCardRequest) -> a2a.AgentCard:
@@ -115,10 +118,13 @@ class TeamAgent:
         return await self._task(task_id)
 
     async def _set_config(self, task: Task, config: a2a.TaskPushNotificationConfig) -> a2a.TaskPushNotificationConfig:
-        shown = shown_task_id(self.caller, task.task_id)
-        receiver = push.receiver_of(config, shown, context_of(shown) or "")
+        receiver = self._receiver(task, config)
         await self.gateway.calls.controls.run(task.set_push_receiver, receiver, by=self.caller.by)
         return push.config_of(receiver)
+
+    def _receiver(self, task: Task, config: a2a.TaskPushNotificationConfig) -> NotifyTarget:
+        shown = shown_task_id(self.caller, task.task_id)
+        return push.receiver_of(config, shown, context_of(shown) or "")
 
     async def get(self, params: a2a.GetTaskRequest) -> a2a.Task:
         """Return a task with its artifacts."""

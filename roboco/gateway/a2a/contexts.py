@@ -8,7 +8,7 @@ A message for a task that is open goes to that task. Data with a `callId` answer
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -48,6 +48,8 @@ class MessageRequest(TurnRequest):
     """A message. `if_busy` says what becomes of the current step of its task; None if the team says so."""
 
     if_busy: Any = None
+    check: Callable[[Task], None] | None = None
+    """It raises if the message must not go to this task, or to the next one after it. Nothing is stored before."""
 
 
 def context_of(task_id: str) -> str | None:
@@ -83,6 +85,7 @@ async def accept(request: MessageRequest, message: Message, found: Task | None) 
     request = replace(request, turn=turn, repetition=repetition)
     if found is None:
         return await _accept_in_context(request, context_id or f"new-{repetition.digest[:32]}")
+    await _check(request, found)
     if answers:
         return await answering.accept_answers(request, shown_task_id(request.caller, found.task_id))
     try:
@@ -107,6 +110,7 @@ async def _accept_in_chat(request: MessageRequest, chat: Chat) -> AcceptedTurn |
     task = await request.gateway.task(request.caller, chat.newest)
     if (await request.gateway.calls.reads.run(task.stored_summary)).team != request.team:
         raise Problem(409, "conflict", "the context belongs to another agent", "begin another context")
+    await _check(request, task)
     try:
         return await _send(request, task)
     except AlreadyEnded:
@@ -124,6 +128,11 @@ async def _send(request: MessageRequest, task: Task) -> AcceptedTurn:
         return AcceptedTurn(task, ResponseStart(known[-1].seq))
     busy = {"if_busy": request.if_busy} if request.if_busy else {}
     return await send_to_task(replace(request, message_options=request.message_options | busy), task)
+
+
+async def _check(request: MessageRequest, task: Task) -> None:
+    if request.check is not None:
+        await request.gateway.calls.histories.run(request.check, task)
 
 
 def _first_item(request: TurnRequest) -> str:

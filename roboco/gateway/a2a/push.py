@@ -38,7 +38,7 @@ def receiver_of(config: a2a.TaskPushNotificationConfig, task_id: str, context_id
 
 
 def config_of(receiver: NotifyTarget) -> a2a.TaskPushNotificationConfig:
-    """Return the configuration of a receiver, without the secrets of the client."""
+    """Return the configuration of a receiver, without the secrets of the client, and so without a query of the URL."""
     push = receiver.push
     assert push is not None
     shown: dict[str, Any] = {}
@@ -47,13 +47,16 @@ def config_of(receiver: NotifyTarget) -> a2a.TaskPushNotificationConfig:
     elif push.authorization:
         shown = {"scheme": push.authorization.partition(" ")[0]}
     return a2a.TaskPushNotificationConfig(
-        id=push.id, task_id=push.task_id, url=receiver.webhook, authentication=shown or None
+        id=push.id, task_id=push.task_id, url=receiver.label, authentication=shown or None
     )
 
 
-def remove(task: Task, config_id: str, by: str | None) -> None:
-    """Remove a configuration, if the task has it. It blocks."""
-    for one in task.push_receivers():
-        if one.push is not None and one.push.id == config_id:
-            gone = one.push.model_copy(update={"token": "", "authorization": ""})
-            task.set_push_receiver(NotifyTarget(webhook="", push=gone), by=by)
+def check(task: Task, receiver: NotifyTarget) -> None:
+    """Raise the error of A2A if the task, or the one that goes on after it, cannot have the receiver. It blocks."""
+    assert receiver.push is not None
+    if not task.takes_push_receivers():
+        raise a2a.PushNotificationNotSupportedError(
+            "the task began without push notifications, in another way or by an earlier release: begin another context"
+        )
+    if not task.summary().status.ended:  # else the next task of the context gets it, and has none
+        task.check_push_receiver(receiver.push.id)

@@ -100,17 +100,75 @@ def test_configurations_are_added_replaced_and_removed_while_the_task_is_open(re
     for _ in range(2):
         assert call("Delete", id="third") == {}
     assert ask(rest, "acme", "GetTaskPushNotificationConfig", ids | {"id": "third"}).json()["error"]["code"] == -32001
-    for number in range(5):
+    for number in range(6):
         call("Create", id=str(number), url=f"{HOOK}2")
-    full = ask(rest, "acme", "CreateTaskPushNotificationConfig", ids | {"url": HOOK, "id": "5"})
+    full = ask(rest, "acme", "CreateTaskPushNotificationConfig", ids | {"url": HOOK, "id": "6"})
     assert full.json()["error"]["code"] == -32602
     assert pushed(rest, f"{HOOK}3") == pushed(rest, f"{HOOK}4") == []
     ask(rest, "acme", "CancelTask", {"id": "ID"}, task["id"])
     rest.world.settle(f"acme:{task['id']}")
     assert pushed(rest, HOOK) == ["approval", "cancelled"]
-    assert pushed(rest, f"{HOOK}2") == ["approval"] * 6 + ["cancelled"] * 6
+    assert pushed(rest, f"{HOOK}2") == ["approval"] * 7 + ["cancelled"] * 7
     late = ask(rest, "acme", "CreateTaskPushNotificationConfig", ids | CONFIG)
     assert late.json()["error"]["code"] == -32004
+
+
+def test_a_message_with_a_ninth_configuration_is_refused_before_it_runs(rest: RestWorld) -> None:
+    task = begun(rest, says("", ("ship", {})))["result"]["task"]
+    for number in range(8):
+        ask(rest, "acme", "CreateTaskPushNotificationConfig", {"taskId": task["id"], "url": HOOK, "id": str(number)})
+    files = dict(rest.world.files.held)
+    options = {"returnImmediately": True, "taskPushNotificationConfig": {"url": HOOK, "id": "ninth"}}
+    for named in ({"taskId": task["id"]}, {"contextId": task["contextId"]}):
+        message = SAID["message"] | {"messageId": "n", **named}
+        refused = ask(rest, "acme", "SendMessage", {"message": message, "configuration": options}).json()
+        assert refused["error"]["code"] == -32602
+    assert rest.world.files.held == files
+    options["taskPushNotificationConfig"] = {"url": HOOK, "id": "7"}
+    message = SAID["message"] | {"messageId": "n", "taskId": task["id"]}
+    assert "result" in ask(rest, "acme", "SendMessage", {"message": message, "configuration": options}).json()
+    ask(rest, "acme", "CancelTask", {"id": task["id"]})
+    rest.world.settle(f"acme:{task['id']}")
+    options["taskPushNotificationConfig"] = {"url": f"{HOOK}next", "id": "ninth"}
+    message = SAID["message"] | {"messageId": "o", "contextId": task["contextId"]}
+    rest.replies = [says("done")]
+    following = ask(rest, "acme", "SendMessage", {"message": message, "configuration": options}).json()["result"]
+    rest.world.settle(f"acme:{following['task']['id']}")
+    assert pushed(rest, f"{HOOK}next") == ["completed"]
+
+
+def test_a_task_that_began_in_another_way_refuses_configurations(rest: RestWorld) -> None:
+    """Its coordinators read no receivers: a configuration would be accepted, and nothing delivered."""
+    rest.run(f"acme:{TASK}", says("", ("ship", {})))
+    create = ask(rest, "acme", "CreateTaskPushNotificationConfig", {"taskId": TASK, **CONFIG})
+    assert create.json()["error"]["code"] == -32003
+    for named in ({"taskId": TASK}, {"contextId": "ctx"}):
+        options = {"returnImmediately": True, "taskPushNotificationConfig": CONFIG}
+        message = SAID["message"] | named
+        refused = ask(rest, "acme", "SendMessage", {"message": message, "configuration": options}).json()
+        assert refused["error"]["code"] == -32003
+    assert len(rest.orchestrator.task(f"acme:{TASK}").history()) == 2
+
+
+def test_a_message_whose_gateway_dies_before_its_configuration_has_it_when_it_is_sent_again(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: Any, **__: Any) -> None:
+        raise TransientError("the gateway stops")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Task, "set_push_receiver", die)
+        assert "error" in begun(rest, says("hi"), **CONFIG)
+    task = begun(rest, says("hi"), **CONFIG)["result"]["task"]
+    assert pushed(rest, HOOK) == ["completed"]
+    assert [one["id"] for one in ask(rest, "acme", "ListTasks", {}).json()["result"]["tasks"]] == [task["id"]]
+
+
+def test_other_keys_of_the_tenant_read_no_query_of_a_webhook(rest: RestWorld) -> None:
+    ids = {"taskId": begun(rest, says("", ("ship", {})), url=f"{HOOK}a?key=canary")["result"]["task"]["id"]}
+    listed = ask(rest, "acme", "ListTaskPushNotificationConfigs", ids)
+    assert [one["url"] for one in listed.json()["result"]["configs"]] == [f"{HOOK}a"]
+    assert "canary" not in listed.text
 
 
 def test_a_removed_configuration_gets_nothing_that_waits_for_its_webhook(rest: RestWorld) -> None:
@@ -148,10 +206,14 @@ def test_a_wrong_configuration_leaves_no_task(rest: RestWorld, wrong: dict[str, 
 def test_the_audit_log_names_the_caller_and_the_webhook_without_its_secrets(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
     with rest_world(tmp_path, {"audit_log": log}) as rest:
-        begun(rest, **CONFIG | {"url": f"{HOOK}?key=canary"})
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    shown = [(one["by"], one["webhook"], one["outcome"]) for one in lines if one["action"] == "set_push_receiver"]
-    assert shown == [("key:acme", HOOK, outcome) for outcome in ("begun", "accepted")]
+        task = begun(rest, **CONFIG | {"url": f"{HOOK}?key=canary", "id": "hook"})["result"]["task"]
+        ask(rest, "acme", "DeleteTaskPushNotificationConfig", {"taskId": task["id"], "id": "hook"})
+    lines = [json.loads(line) for line in log.read_text().splitlines() if "push_receiver" in line]
+    assert [(one["action"], one["by"], one["push_id"], one.get("webhook"), one["outcome"]) for one in lines] == [
+        (action, "key:acme", "hook", webhook, outcome)
+        for action, webhook in (("set_push_receiver", HOOK), ("remove_push_receiver", None))
+        for outcome in ("begun", "accepted")
+    ]
     assert "canary" not in log.read_text()
 
 

@@ -16,6 +16,7 @@ import pytest
 from roboco import parse_team
 from roboco.client.task import Task
 from roboco.domain.notification import Notification, NotifyTarget
+from roboco.domain.push_notification import PushConfig
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import StepFinal
 from roboco.errors import RetryLater, TransientError, UsageError
@@ -110,6 +111,14 @@ def test_a_status_other_than_2xx_is_retried_and_no_redirection_is_followed(serve
         assert not elsewhere.posted
     assert len(str(raised.value)) < 600
     assert "canary" not in str(raised.value)
+
+
+@pytest.mark.parametrize("given", [{"token": "canary"}, {"authorization": "Bearer canary"}])
+def test_an_answer_that_repeats_the_headers_of_a_client_is_not_kept(server: HookServer, given: dict[str, str]) -> None:
+    server.answer = status(500, "the headers were canary")
+    push = PushConfig(id="a", task_id="t", context_id="c", **given)
+    with pytest.raises(TransientError, match=r"answers 500$"):
+        sender_for(server.url).deliver(NotifyTarget(webhook=server.url, push=push), create_notification())
 
 
 @pytest.mark.parametrize("code", [429, 503])

@@ -1,13 +1,21 @@
 """notifications: the targets of a task receive its statuses, in order, at least once each, despite any failure."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from roboco.domain.notification import MAX_RETRY_DELAY, Notification, NotificationName, NotifyTarget
-from roboco.domain.paths import NOTIFY_MARKERS, finished_notification_path, notifications_path
+from roboco.domain.notification import MAX_RETRY_DELAY, MAX_TARGETS, Notification, NotificationName, NotifyTarget
+from roboco.domain.paths import (
+    NOTIFY_MARKERS,
+    finished_notification_path,
+    notifications_path,
+    notify_targets_path,
+    push_receivers_path,
+)
 from roboco.domain.push_notification import PushConfig
+from roboco.domain.push_receivers import MAX_PLACES, PushReceivers
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
 from roboco.engine.operate.notification_delivery import (
@@ -262,6 +270,51 @@ def test_an_added_receiver_hears_of_the_wait_once_wherever_the_gateway_dies(afte
         world.settle()
         deliver_all(world)
         assert world.notifier.statuses("https://push.example/a") == ["user_turn", "cancelled"], f"{number} {name}"
+
+
+def test_coordinators_of_earlier_releases_see_no_push_receiver() -> None:
+    """They read `notify.json`, and refuse a target that lacks `secret_env`: they could not close the task."""
+    world = waiting_world()
+    notify.set_push_receiver(world.engine, TASK, push_receiver("a"))
+    assert notify_targets_path(TASK) not in world.files.held
+    names = map(NotificationName.parse, notify.pending_names(world.engine.workspace, TASK))
+    assert [name.target for name in names] == [MAX_TARGETS]
+
+
+def test_a_later_release_may_add_fields_to_push_receivers() -> None:
+    world = waiting_world()
+    notify.set_push_receiver(world.engine, TASK, push_receiver("a"))
+    path = push_receivers_path(TASK)
+    stored = json.loads(world.files.held[path])
+    stored["receivers"]["8"]["later"] = stored["receivers"]["8"]["push"]["later"] = stored["later"] = 1
+    world.files.put(path, json.dumps(stored).encode())
+    notify.set_push_receiver(world.engine, TASK, push_receiver("b"))
+    found = notify.push_receivers(world.engine.workspace, TASK).receivers
+    assert found == {8: push_receiver("a"), 9: push_receiver("b")}
+
+
+def test_a_removed_receiver_leaves_room_and_no_place_for_its_notifications() -> None:
+    world = waiting_world()
+    world.notifier.error = TransientError("the webhook does not answer")
+    for number in range(MAX_TARGETS + 2):
+        notify.set_push_receiver(world.engine, TASK, push_receiver(str(number)))
+        notify.remove_push_receiver(world.engine, TASK, str(number))
+    for number in range(MAX_TARGETS):
+        notify.set_push_receiver(world.engine, TASK, push_receiver(f"kept-{number}"))
+    with pytest.raises(UsageError, match=r"at most 8 push receivers.*'kept-7'"):
+        notify.set_push_receiver(world.engine, TASK, push_receiver("ninth"))
+    notify.set_push_receiver(world.engine, TASK, push_receiver("kept-7"))
+    world.notifier.error = None
+    deliver_all(world)
+    kept = [f"https://push.example/kept-{number}" for number in range(MAX_TARGETS)]
+    assert sorted(label for label, _ in world.notifier.deliveries) == kept
+
+
+def test_the_places_of_removed_receivers_are_bounded() -> None:
+    full = PushReceivers(next_place=MAX_PLACES, receivers={MAX_TARGETS: push_receiver("a")})
+    assert full.with_receiver(push_receiver("a")) == full
+    with pytest.raises(UsageError, match="with those that were removed"):
+        full.with_receiver(push_receiver("b"))
 
 
 def test_two_gateways_add_receivers_at_the_same_time() -> None:

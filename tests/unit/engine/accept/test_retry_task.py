@@ -65,8 +65,6 @@ def test_each_end_has_one_retry_of_which_the_receivers_hear() -> None:
 
     canvas = {"celery": {"task": "canvas"}, "continuation": "{}"}
     world = failed_world(Journey(team_of(agents=[member("one")]), script), notify=[SHOP, canvas])
-    push = PushConfig(id="a", task_id="t", context_id="c")
-    notify.set_push_receiver(world.engine, TASK, NotifyTarget(webhook="https://push.example", push=push))
     first = world.retry()
     world.settle(first)
     assert world.summary(first).status is TaskStatus.FAILED
@@ -77,8 +75,16 @@ def test_each_end_has_one_retry_of_which_the_receivers_hear() -> None:
     deliver_all(world)
     heard = [(notice.task_id, notice.status) for label, notice in world.notifier.deliveries if label == "shop.done"]
     assert heard == [(TASK, "failed"), (first, "failed"), (second, "completed")]
-    for name in ("canvas", "https://push.example"):
-        assert [notice.task_id for label, notice in world.notifier.deliveries if label == name] == [TASK]
+    assert [notice.task_id for label, notice in world.notifier.deliveries if label == "canvas"] == [TASK]
+
+
+def test_the_push_receivers_of_a_client_hear_nothing_of_a_retry() -> None:
+    world = failed_world(notify=[])
+    push = PushConfig(id="a", task_id="t", context_id="c")
+    notify.set_push_receiver(world.engine, TASK, NotifyTarget(webhook="https://push.example", push=push))
+    world.settle(world.retry())
+    deliver_all(world)
+    assert [notice.task_id for _, notice in world.notifier.deliveries] == [TASK]
 
 
 def calls_of_retry() -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.history.lineage import Retry
 from roboco.domain.ids import sub_task_id
-from roboco.domain.paths import erasure_path, forks_path, tombstone_path
+from roboco.domain.paths import erasure_path, forks_path, push_receivers_path, tombstone_path
 from roboco.engine.accept.retry_task import retry_task
 from roboco.engine.operate.erase import LATE_CHECKS
 from roboco.errors import AlreadyEnded, Erased, NotFound, StateConflict, TransientError
@@ -43,6 +43,7 @@ def erase(world: ObjectWorld, **fields: Any) -> None:
 
 def test_nothing_of_an_erased_task_remains_but_its_receipt() -> None:
     world = ended_task()
+    world.files.put(push_receivers_path(TASK), b"{}")
     files = [path for path in world.files.held if path.startswith(f"{TASK}/")]
     size = sum(len(world.files.held[path]) for path in files)
     world.engine.tasks.dead_letters.add(dead_letter_of_lost_work("turn", TASK, "a", "lost", 3, world.engine.now()))

@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 
 from roboco.domain.history.step import verify_chain
+from roboco.domain.notification import NotifyTarget
+from roboco.domain.paths import push_receivers_path
+from roboco.domain.push_notification import PushConfig
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import WorkspaceRecords
 from roboco.engine.frozen_teams import FrozenTeams
+from roboco.engine.notifications import set_push_receiver
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.errors import StateConflict, TransientError
 from roboco.workspace.open import open_workspace
@@ -62,6 +66,17 @@ def test_an_unpacked_task_is_the_same_in_a_folder(tmp_path: Path) -> None:
     assert TaskSummary.model_validate_json(files.get(f"{TASK}/task.json") or b"") == world.summary()
     assert verify_chain(histories.lines(TASK)) == len(world.history())
     assert b"".join(task_tar(WorkspaceRecords(files, histories, FrozenTeams(files)), TASK)) == tar
+
+
+def test_a_tar_has_no_credentials_of_push_receivers() -> None:
+    world = ObjectWorld(world_parts(GRAPH.script))
+    world.submit(GRAPH.team, notify=[])
+    push = PushConfig(id="a", task_id="t", context_id="c", token="canary", authorization="Bearer canary")
+    target = NotifyTarget(webhook="https://push.example?key=canary", push=push)
+    set_push_receiver(world.engine, TASK, target)
+    world.settle()
+    assert b"canary" in world.files.held[push_receivers_path(TASK)]
+    assert b"canary" not in tar_of(world)
 
 
 def test_an_open_task_is_not_exported() -> None:
