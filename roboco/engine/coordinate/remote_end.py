@@ -2,7 +2,7 @@
 
 A coordinator has no key of the agent. So an agents worker cancels the task: it gets a message with the attempt CANCELS,
 which no worker can claim. Only a coordinator that would append the next step sends it. So a pause, or an interruption
-that comes too late, cancels no remote task.
+that is too late, cancels no remote task.
 """
 
 import logging
