@@ -20,6 +20,7 @@ from a2a.types import (
     DeleteTaskPushNotificationConfigRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    InvalidParamsError,
     ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Message,
@@ -312,7 +313,7 @@ def test_a_message_interrupts_a_task_at_work(gateways: list[GatewayProcess], bin
             assert answered.state == TaskState.TASK_STATE_COMPLETED
             wrong = said(text("three"), taskId=answered.id)
             ParseDict({"ifBusy": "never"}, wrong.message.metadata)
-            with pytest.raises(UnsupportedOperationError):
+            with pytest.raises(InvalidParamsError, match="never"):
                 await task_of(client.send_message(wrong))
 
     run(drive())
