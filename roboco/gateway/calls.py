@@ -156,8 +156,8 @@ class Calls:
         """Reads that hold a whole history in memory: few at a time."""
         self.streams = CallLine("stream", 12, 4096, deadline, LinePart(8, 2048))
         """Looks for the tasks of streams: all clients of a process that has ended come at once, and all are served."""
-        self.controls = CallLine("control", 24, 256, deadline, LinePart(16, 128))
-        """Submissions and controls: no slow read delays a stop, and a hundred at once have room."""
+        self.controls = CallLine("control", 24, 1024, deadline, LinePart(16, 512))
+        """Submissions and controls: no slow read delays a stop, and hundreds at once have room."""
         self.files = CallLine("file", 12, 64, deadline, LinePart(8, 32))
         """Pieces of files that are read."""
         self.uploads = CallLine("upload", 16, 0, None, LinePart(8, 0))

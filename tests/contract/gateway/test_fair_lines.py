@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from roboco.gateway.calls import CallLine, LinePart
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.principal import Principal
 from tests.support.gateway_rest import RestWorld
 
-PARTS = {"read": 80, "control": 144, "file": 40}
-"""The calls of one tenant that each of these lines holds. The whole line holds more."""
+PARTS = {"read": 80, "control": 40, "file": 40}
+"""The calls of one tenant that each of these lines holds. The whole line holds more. That of controls is shortened."""
 
 
 def request_of(kind: str) -> Callable[[RestWorld, str], Any]:
@@ -28,6 +29,7 @@ def request_of(kind: str) -> Callable[[RestWorld, str], Any]:
 def test_slow_calls_of_one_tenant_do_not_refuse_those_of_others(
     rest: RestWorld, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    rest.app.state.gateway.calls.controls = CallLine("control", 12, 64, 60.0, LinePart(8, 32))
     for caller in ("acme", "other"):
         rest.run(f"{caller}:t1", caller=caller, conversation=True)
         rest.client.put("/v1/tasks/t1/files/a.txt", content=b"x", headers={"authorization": caller})
