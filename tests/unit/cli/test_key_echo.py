@@ -32,7 +32,7 @@ while os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1]):
 print("ended", flush=True)
 sys.stdin.readline()
 """
-"""What a shell does with a job: it has the terminal after the job is suspended or has ended."""
+"""A shell with a job: the shell has the terminal after the job is suspended or has ended."""
 COMMAND = """
 import sys
 from roboco.cli.terminal.key_echo import key_echo
