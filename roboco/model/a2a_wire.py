@@ -40,7 +40,8 @@ _STATE: Final = "TASK_STATE_"
 _RESTS: Final = ("COMPLETED", "INPUT_REQUIRED", "AUTH_REQUIRED")
 _FAILS: Final = ("FAILED", "CANCELED", "REJECTED")
 _GONE: Final = "NOT_FOUND"
-_CANNOT_STREAM: Final = (-32004, -32601)
+_UNKNOWN_METHOD: Final = -32601
+_CANNOT_STREAM: Final = (-32004, _UNKNOWN_METHOD)
 _REFUSALS: Final = (-32700, -32600, -32602, *_CANNOT_STREAM, -32001, -32003, -32005, -32007, -32008, -32009)
 """Errors of JSON-RPC and A2A by which an agent refuses a message. After another one it may have acted."""
 _NOT_FOUND: Final = -32001
@@ -226,8 +227,9 @@ class _Refused(ServerFailure):
     """The agent has refused a request by an error of JSON-RPC."""
 
     def __init__(self, error: dict[str, Any]) -> None:
-        super().__init__(0, {"error": {"message": str(error.get("message"))[:2000]}})
         self.code = error.get("code")
+        reason = "; this is the answer of an agent before A2A 1.0" if self.code == _UNKNOWN_METHOD else ""
+        super().__init__(0, {"error": {"message": f"{str(error.get('message'))[:2000]}{reason}"}})
 
 
 def _is_certain(failure: Exception) -> bool:

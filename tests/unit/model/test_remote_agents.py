@@ -146,6 +146,7 @@ def sse(*events: dict[str, Any]) -> web.Response:
         (lambda: web.json_response({"result": 7}), "no answer of JSON-RPC"),
         (lambda: sse({"task": {"id": "r", "status": {"state": "TASK_STATE_FAILED"}}}), "names no reason"),
         (lambda: sse(), "named no task"),
+        (lambda: web.json_response(refusal(-32601)), "before A2A 1.0"),
     ],
 )
 def test_a_hostile_answer_is_an_error(response: Any, text: str) -> None:
