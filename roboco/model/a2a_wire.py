@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from roboco.domain.canonical_json import canonical_json
+from roboco.domain.canonical_json import canonical_json, well_formed
 from roboco.errors import ModelError
 from roboco.model.chat_wire import open_session, post
 from roboco.model.errors import ServerFailure
@@ -40,6 +40,8 @@ _STATE: Final = "TASK_STATE_"
 _RESTS: Final = ("COMPLETED", "INPUT_REQUIRED", "AUTH_REQUIRED")
 _FAILS: Final = ("FAILED", "CANCELED", "REJECTED")
 _GONE: Final = "NOT_FOUND"
+_NO_TEXT: Final = "(no text)"
+"""The reply of an agent whose task has ended, or asks, without a text."""
 _UNKNOWN_METHOD: Final = -32601
 _CANNOT_STREAM: Final = (-32004, _UNKNOWN_METHOD)
 _REFUSALS: Final = (-32700, -32600, -32602, *_CANNOT_STREAM, -32001, -32003, -32005, -32007, -32008, -32009)
@@ -329,9 +331,10 @@ class _Reading:
             return  # at a limit
         if not self._in_step:
             raise self._replaced()
-        if asks := self._state != "COMPLETED":
-            self._append("status", self._status)
-        self._assembly.keep(self._assembly.provider, "context", self._context)
+        asks = self._state != "COMPLETED"
+        if asks or not self._said:  # an agent may answer in its last status alone
+            self._append("status", self._status or ("" if self._said else _NO_TEXT))
+        self._assembly.keep(self._assembly.provider, "context", well_formed(self._context))
         self._assembly.keep(self._assembly.provider, "task", self.task_id if asks else None)
         self._assembly.finish("stop")
         self._assembly.ended = True
@@ -413,6 +416,8 @@ def _content(content: Any) -> str:
 def _bounded_id(task_id: str) -> str:
     if len(task_id) > MAX_TASK_ID_CHARS:
         raise ModelError("remote_agent", f"its task's id has more than {MAX_TASK_ID_CHARS} characters", False)
+    if task_id != well_formed(task_id):
+        raise ModelError("remote_agent", "its task's id is no text", False)
     return task_id
 
 
@@ -420,12 +425,19 @@ def _objects(value: Any) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
+def _json(data: Any) -> str:
+    try:
+        return canonical_json(data)
+    except ValueError as error:
+        raise ModelError("remote_agent", f"its data are no JSON: {error}", False) from None
+
+
 def _text(parts: Any) -> str:
     """Return the text of parts. Data are JSON, and files their addresses or names."""
     return "".join(
         part["text"]
         if isinstance(part.get("text"), str)
-        else canonical_json(part["data"])
+        else _json(part["data"])
         if "data" in part
         else str(part.get("url") or part.get("filename") or "")
         for part in _objects(parts)

@@ -75,12 +75,21 @@ def test_a_cut_and_a_second_reading_say_the_same(pieces: list[tuple[str, str]], 
     texts: dict[str, str] = {}
     for name, text in sorted(pieces, key=lambda one: one[0]):
         texts[name] = texts.get(name, "") + text
-    expected = "\n\n".join(filter(None, texts.values()))
+    expected = "\n\n".join(filter(None, texts.values())) or "(no text)"
     assert read(events) == expected
     begun = events[: min(cut, len(pieces)) + 1]
     artifacts = [{"artifactId": name, "parts": [{"text": text}]} for name, text in texts.items()]
     ended = {"id": "remote-1", "artifacts": artifacts, "status": {"state": "TASK_STATE_COMPLETED"}}
     assert read([*begun, *([{"task": ended}] if whole else events)]) == expected
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_an_answer_may_be_in_the_last_status_alone(asks: bool) -> None:
+    state = "TASK_STATE_INPUT_REQUIRED" if asks else "TASK_STATE_COMPLETED"
+    last = {"statusUpdate": {"status": {"state": state, "message": {"parts": [{"text": "four"}]}}}}
+    assert read([BEGUN, last]) == "four"
+    assert read([BEGUN, piece("a", "one"), last]) == ("one\n\nfour" if asks else "one")
+    assert read([BEGUN, {"statusUpdate": {"status": {"state": state}}}]) == "(no text)"
 
 
 def test_a_replaced_text_begins_the_turn_again() -> None:
@@ -147,6 +156,8 @@ def sse(*events: dict[str, Any]) -> web.Response:
         (lambda: sse({"task": {"id": "r", "status": {"state": "TASK_STATE_FAILED"}}}), "names no reason"),
         (lambda: sse(), "named no task"),
         (lambda: web.json_response(refusal(-32601)), "before A2A 1.0"),
+        (lambda: sse({"task": {"id": "\ud800", "status": {}}}), "id is no text"),
+        (lambda: sse(BEGUN, {"message": {"parts": [{"data": {"n": float("nan")}}]}}), "data are no JSON"),
     ],
 )
 def test_a_hostile_answer_is_an_error(response: Any, text: str) -> None:
