@@ -44,6 +44,7 @@ MAX_PUBLIC_BODY: Final = 4096
 RECHECK_SECONDS: Final = 10.0
 """Seconds between two checks of the caller of a response that lasts."""
 _UPLOADS: Final = re.compile(r"/v1/tasks/[^/]+/files(/.*)?")
+_STOPS: Final = re.compile(r"/(v1|ai/[^/]+|agui/[^/]+/threads)/.+/stop|/a2a/[^/]+/tasks/[^/]+:cancel")
 _EMPTY_BODY: Final[Message] = {"type": "http.request", "body": b"", "more_body": False}
 
 
@@ -126,6 +127,13 @@ class Access:
             self._checked_at = now
             self._recheck = asyncio.create_task(self._check_caller())
 
+    async def check_now(self) -> None:
+        """Raise the Problem of a caller whose key has ended, if it was not checked for a while."""
+        if self.principal is not None and time.monotonic() >= self._checked_at + RECHECK_SECONDS:
+            await self._check_caller()
+            if self._ended is not None:
+                raise self._ended
+
     async def _check_caller(self) -> None:
         try:
             await self._gateway.authenticator.principal(self._scope)
@@ -146,7 +154,7 @@ class Access:
 
     def _is_essential(self, caller: Principal) -> bool:
         """Return True if the request reads, stops a task, or is an operator's, as erasures are."""
-        stops = path_of(self._scope).endswith("/stop")
+        stops = _STOPS.fullmatch(path_of(self._scope)) is not None
         return self._scope["method"] in SAFE_METHODS or stops or KeyScope.OPERATE in caller.scopes
 
     def _body_limit(self) -> int | None:

@@ -9,6 +9,7 @@ has other content, the key was used for another request, and the answer is 422.
 """
 
 import hashlib
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,9 @@ IdempotencyKey = Annotated[
     ),
 ]
 
+DERIVED: Final = re.compile(r"ai_[0-9a-f]{32}.*|a2a_.*|oak?_[0-9a-f]{24}.*")
+"""Ids that the gateway derives for tasks of chats, contexts and responses: their choice would capture messages."""
+
 
 @dataclass(frozen=True)
 class NewTaskId:
@@ -50,9 +54,11 @@ class NewTaskId:
 def new_task_id(tenant: str | None, task_id: str | None, key: str | None, *purpose: str) -> NewTaskId:
     """Return the id of a new task: of the body, of the key, or a random one.
 
-    Raise Problem if both are given, or if the id is that of another tenant.
+    Raise Problem if both are given, or if the id is that of another tenant, or of a chat.
     """
     _check_one("task_id", task_id, key)
+    if task_id is not None and DERIVED.fullmatch(task_id.rpartition(":")[2]):
+        raise invalid("task_id: a chat, a context of A2A or a response has the tasks with such an id", "choose another")
     if task_id is not None and tenant_of(task_id) not in ("", tenant or tenant_of(task_id)):
         raise forbidden(f"task_id: this key creates tasks of tenant {tenant!r} alone", "leave the tenant out")
     named = task_id if key is None else task_id_of_key(tenant or "", key, *purpose)

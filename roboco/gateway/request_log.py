@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.datastructures import MutableHeaders
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roboco.client.audit import IN_REQUEST
@@ -38,7 +39,9 @@ SECURITY_HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 """Headers of responses that do not set them."""
-_CREATED: Final = "roboco.created"
+CREATED: Final = "roboco.created"
+"""The field of an ASGI scope with the task that the request creates."""
+_OPERATION: Final = "roboco.operation"
 METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _STREAMS: Final = ("text/event-stream", "application/x-ndjson")
 MAX_PATH: Final = 300
@@ -142,15 +145,29 @@ class LoggedResponse:
         line = _facts(self._scope) | {
             "action": _action(self._scope),
             "task": self._scope.get("path_params", {}).get("task_id"),
-            "created": self._scope.get(_CREATED),
+            "created": self._scope.get(CREATED),
             "path": path_of(self._scope)[:MAX_PATH],
             "status": self.status,
-            "outcome": "accepted" if self.status < 400 else "refused" if self.status < 500 else "failed",
+            "outcome": outcome_of(self.status),
         }
-        _audit.info(json.dumps(line))
+        _audit.info(json.dumps(line | self._scope.get(_OPERATION, {})))
 
 
-def log_task_control(scope: Scope, action: str, task_id: str, outcome: str) -> None:
+class LoggedRoute(Route):
+    """A route whose path is in the metrics, and whose name in the audit log, as those of FastAPI are."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        scope["route"] = self
+        await super().handle(scope, receive, send)
+
+
+def outcome_of(status: int) -> str:
+    """Return how the audit log names a request that ends with this status."""
+    return "accepted" if status < 400 else "refused" if status < 500 else "failed"
+
+
+def log_task_control(scope: Scope, action: str, task_id: str | None, outcome: str) -> None:
     """Write a line of the audit log for a task that a request controls, with the outcome."""
     line = _facts(scope) | {"action": action, "task": task_id, "path": path_of(scope)[:MAX_PATH], "outcome": outcome}
     _audit.info(json.dumps(line))
@@ -169,7 +186,13 @@ def _facts(scope: Scope) -> dict[str, Any]:
 def record_created(task_id: str) -> None:
     """Name the task that the current request is about to create in its line of the audit log."""
     if (scope := _current.get(None)) is not None:
-        scope[_CREATED] = task_id
+        scope[CREATED] = task_id
+
+
+def record_operation(**named: str) -> None:
+    """Name the `task`, the `action` or the `outcome` of the current request, which its path and status do not."""
+    if (scope := _current.get(None)) is not None:
+        scope[_OPERATION] = scope.get(_OPERATION, {}) | named
 
 
 def caller_of(scope: Scope) -> Principal | None:

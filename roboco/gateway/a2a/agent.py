@@ -183,7 +183,12 @@ class TeamAgent:
         return ids, page.cursor
 
     async def _of_context(self, params: a2a.ListTasksRequest, size: int) -> tuple[list[str], str]:
-        chat = await chat_of_task(self.gateway, self.caller, first_task_of(params.context_id))
+        try:
+            chat = await chat_of_task(self.gateway, self.caller, self.team, first_task_of(params.context_id))
+        except Problem as problem:
+            if problem.code != "conflict":
+                raise
+            return [], ""  # of another agent
         last = min(int(params.page_token[:9]), chat.tasks) if params.page_token.isdecimal() else chat.tasks
         numbers = range(last, max(0, last - size), -1)
         found = [task_id_of_branch(chat.first, number) for number in numbers]

@@ -96,7 +96,7 @@ async def accept(request: MessageRequest, message: Message, found: Task | None) 
 
 async def _accept_in_context(request: MessageRequest, context_id: str) -> AcceptedTurn:
     """Bring the message to the newest task of the context. If another one takes the next task, it follows that."""
-    chat = await chat_of_task(request.gateway, request.caller, first_task_of(context_id))
+    chat = await chat_of_task(request.gateway, request.caller, request.team, first_task_of(context_id))
     while (accepted := await _accept_in_chat(request, chat)) is None:
         chat = await grown(chat)
     return accepted
@@ -108,8 +108,6 @@ async def _accept_in_chat(request: MessageRequest, chat: Chat) -> AcceptedTurn |
         options = request.task_options | {"item_id": _first_item(request)}
         return await unless_taken(accepting.accept_new(replace(request, task_options=options), chat.first))
     task = await request.gateway.task(request.caller, chat.newest)
-    if (await request.gateway.calls.reads.run(task.stored_summary)).team != request.team:
-        raise Problem(409, "conflict", "the context belongs to another agent", "begin another context")
     await _check(request, task)
     try:
         return await _send(request, task)
@@ -160,19 +158,25 @@ def _text(message: Message) -> str:
 def _answers(message: Message) -> Iterator[Answer]:
     """Yield the results, decisions and resolutions of the data parts that name a call."""
     for part in message.parts:
-        match MessageToDict(part.data) if part.HasField("data") else None:
-            case {"callId": str(call_id), "approved": bool(approved), **rest}:
-                args = rest.get("args")
-                if args is not None and not isinstance(args, dict):
-                    raise invalid("args of a decision must be an object")
-                yield Decided(call_id, approved, str(rest.get("reason") or ""), args)
-            case {"callId": str(call_id), "happened": bool(happened), **rest}:
-                yield Resolved(call_id, happened, rest.get("result"))
-            case {"callId": str(call_id), "error": str(error)}:
-                yield Returned(call_id, f"error: {error}")
-            case {"callId": str(call_id), "result": str(text)}:
-                yield Returned(call_id, text)
-            case {"callId": str(call_id), "result": result}:
-                yield Returned(call_id, canonical_json(result))
-            case _:
-                pass
+        data = MessageToDict(part.data) if part.HasField("data") else None
+        if isinstance(data, dict) and isinstance(call_id := data.get("callId"), str):
+            yield _answer(call_id, data)
+
+
+def _answer(call_id: str, data: dict[str, Any]) -> Answer:
+    args = data.get("args")
+    if args is not None and not isinstance(args, dict):
+        raise invalid("args of a decision must be an object")
+    match data:
+        case {"approved": bool(approved)}:
+            return Decided(call_id, approved, str(data.get("reason") or ""), args)
+        case {"happened": bool(happened)}:
+            return Resolved(call_id, happened, data.get("result"))
+        case {"error": str(error)}:
+            return Returned(call_id, f"error: {error}")
+        case {"result": str(text)}:
+            return Returned(call_id, text)
+        case {"result": result}:
+            return Returned(call_id, canonical_json(result))
+        case _:
+            raise invalid("data with a callId must have approved or happened, true or false, or a result or an error")

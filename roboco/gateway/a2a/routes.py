@@ -19,6 +19,7 @@ from a2a.utils.errors import A2A_ERROR_MAPPING, JSON_RPC_ERROR_CODE_MAP, A2AErro
 from a2a.utils.proto_utils import parse_params
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -36,6 +37,7 @@ from roboco.gateway.openai.following import answer_while_connected
 from roboco.gateway.openai.sse import event_stream, frame
 from roboco.gateway.principal import Scope
 from roboco.gateway.problem import Problem, not_found, problem_of
+from roboco.gateway.request_log import MAX_PATH, LoggedRoute, outcome_of, record_operation
 from roboco.gateway.teams import named_team, team_names
 
 CARD: Final = "/.well-known/agent-card.json"
@@ -81,10 +83,12 @@ METHODS: Final = {
 
 def routes() -> list[Route]:
     """Return the routes."""
-    cards = [Route(CARD, _card), Route(f"/a2a/{{team}}{CARD}", _card)]
-    bound = [(one.route.split(), _rest(one)) for one in METHODS.values()]
-    by_path = [Route(f"/a2a/{{team}}{path}", serve, methods=verbs) for (*verbs, path), serve in bound]
-    return [*cards, *by_path, Route("/a2a/{team}", _rpc, methods=["POST"])]
+    cards = [LoggedRoute(CARD, _card), LoggedRoute(f"/a2a/{{team}}{CARD}", _card)]
+    bound = [(name, one.route.split(), _rest(one)) for name, one in METHODS.items()]
+    by_path = [
+        LoggedRoute(f"/a2a/{{team}}{path}", serve, methods=verbs, name=name) for name, (*verbs, path), serve in bound
+    ]
+    return [*cards, *by_path, LoggedRoute("/a2a/{team}", _rpc, methods=["POST"], name="a2a")]
 
 
 async def _card(request: Request) -> Response:
@@ -137,7 +141,7 @@ def _rest(method: Method) -> Callable[[Request], Awaitable[Response]]:
             if request.method == "POST":
                 _parse(await _body(request), params)
             else:
-                parse_params(request.query_params, params)
+                _parse_query(request.query_params, params)
             for name in request.path_params.keys() - {"team"}:
                 setattr(params, name, request.path_params[name])
             return await _serve(request, agent, method, params, lambda result: result)
@@ -158,7 +162,9 @@ async def _rpc(request: Request) -> Response:
             raise a2a.InvalidRequestError("send a request of JSON-RPC 2.0, whose params are an object")
         if method is None:
             raise a2a.MethodNotFoundError(f"the methods are {', '.join(METHODS)}")
+        record_operation(action=str(body["method"]))
         _parse(body.get("params", {}), params := method.params())
+        del body  # the client may have filled it, and waits long for its answer
         return await _serve(
             request, agent, method, params, lambda result: {"jsonrpc": "2.0", "id": rpc_id, "result": result}
         )
@@ -166,6 +172,7 @@ async def _rpc(request: Request) -> Response:
         status, kind, found = _error(error)
         said = {"code": JSON_RPC_ERROR_CODE_MAP[type(kind)], "message": kind.message, "data": build_error_details(kind)}
         kept = status if status in _ENDS or status >= 500 else 200
+        record_operation(outcome=outcome_of(status))
         return JSONResponse({"jsonrpc": "2.0", "id": rpc_id, "error": said}, kept, found.headers if found else None)
 
 
@@ -182,7 +189,7 @@ async def _agent(request: Request) -> TeamAgent:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    data = await request.body()
+    data = b"".join([piece async for piece in request.stream()])  # the request keeps nothing of it
     try:
         body = validated_json(json.loads(data or b"{}", object_pairs_hook=unique_names))
     except (ValueError, RecursionError) as error:
@@ -190,6 +197,18 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise a2a.InvalidRequestError("the body must be an object; a batch is not supported")
     return body
+
+
+def _parse_query(given: QueryParams, params: Message) -> None:
+    """Read the parameters of a query. Raise ParseError for a value that would be left out."""
+    parse_params(given, params)
+    for name, text in given.items():
+        field = next((one for one in params.DESCRIPTOR.fields if one.camelcase_name == name), None)
+        is_flag = field is not None and field.type == field.TYPE_BOOL
+        if is_flag and text.lower() not in ("true", "false"):
+            raise ParseError(f"{name} must be true or false")
+        if field is not None and field.enum_type is not None and text not in field.enum_type.values_by_name:
+            raise ParseError(f"{name} must be one of {', '.join(field.enum_type.values_by_name)}")
 
 
 def _parse(given: dict[str, Any], params: Message) -> None:
@@ -211,10 +230,16 @@ async def _serve(
     async with AsyncExitStack() as held:  # before the message is accepted: nothing of a refused request is left
         if method.streams or method.call == TeamAgent.send:
             await held.enter_async_context(gateway.limits.open_stream(agent.caller))
+        task_id = getattr(params, "task_id", "") or getattr(params, "id", "")
+        if task_id:
+            record_operation(task=str(task_id)[:MAX_PATH])
         result = await method.call(agent, params)
+        if isinstance(result, AcceptedTurn):
+            record_operation(task=result.task.task_id)
         if method.streams:
             return event_stream(gateway, _frames(agent, result, wrap), held)
         if isinstance(result, AcceptedTurn):
+            cast(Any, params).message.Clear()
             work = _answered(agent, result, cast(Any, params).configuration)
             result = await answer_while_connected(request, gateway.closing, work)
         return JSONResponse(wrap(_document(result)))

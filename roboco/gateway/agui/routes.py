@@ -25,7 +25,7 @@ from roboco.gateway.bodies.mistakes import WellFormedBody
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import TheGateway
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
-from roboco.gateway.openai.ids import shown_task_id
+from roboco.gateway.openai.ids import shown_task_id, split_call_id
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.sse import event_stream
@@ -36,6 +36,8 @@ from roboco.gateway.rest.responses import STREAMED, problems
 
 router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute, responses=problems(404, 409))
 _ENCODER: Final = EventEncoder()
+MAX_UNCOUNTED: Final = 256 * 1024
+"""Bytes of a run that are kept for snapshots, beyond which they count as a large body."""
 ThreadId = Annotated[str, Path(min_length=1, max_length=255)]
 
 
@@ -51,6 +53,8 @@ async def run_team(request: Request, team: TeamName, body: RunRequest, caller: C
         raise wrong_parameter("threadId", "threadId and runId must have 1 to 255 characters")
     async with AsyncExitStack() as held:  # before the message is accepted: nothing of a refused request is left
         await held.enter_async_context(gateway.limits.open_stream(caller))
+        if (size := len(await request.body())) > MAX_UNCOUNTED:
+            held.enter_context(gateway.bodies.hold(caller.owner, size))
         chat = await chat_of(gateway, caller, team, body.thread_id)
         tools = [tool.model_dump(include={"name", "description", "parameters"}) for tool in body.tools or ()]
         view = {one.description: one.value for one in body.context or ()}
@@ -65,7 +69,7 @@ async def run_team(request: Request, team: TeamName, body: RunRequest, caller: C
         return event_stream(gateway, _frames(accepted, answer, stream, trimmed), held)
 
 
-@router.post("/{team}/threads/{thread}/stop", summary="Stop the run of a thread")
+@router.post("/{team}/threads/{thread:path}/stop", summary="Stop the run of a thread")
 async def stop(team: TeamName, thread: ThreadId, caller: Caller, gateway: TheGateway) -> JSONResponse:
     """End the work: the connection to the model closes, the text so far stays, and the thread waits for its user."""
     return JSONResponse(await stop_chat(await chat_of(gateway, caller, team, thread)))
@@ -73,14 +77,19 @@ async def stop(team: TeamName, thread: ThreadId, caller: Caller, gateway: TheGat
 
 async def _accept(request: TurnRequest, chat: Chat, body: RunAgentInput) -> tuple[AcceptedTurn, RunAgentInput]:
     """Bring the run to the task of the thread. Return its turn, and the run with the messages before its answer."""
-    results: list[Answer] = []
+    results: list[Returned] = []
     for message in reversed(body.messages):
         if not isinstance(message, ToolMessage):
             break
         results.insert(0, Returned(message.tool_call_id, _text(message.content)))
     if body.resume or (results and chat.tasks):
-        answers = [_answer(one) for one in body.resume or ()] or results
-        return await accept_answers(request, chat, chat.newest, tuple(answers)), body
+        decided = [_answer(one) for one in body.resume or ()]
+        if decided and results and chat.tasks:  # a step may have both: earlier results are known
+            task = await chat.gateway.task(chat.caller, chat.newest)
+            calls = await chat.gateway.calls.reads.run(lambda: task.pending_actions().unanswered())
+            waiting = {call.id for call in calls}
+            results = [one for one in results if split_call_id(one.call_id)[0] in waiting]
+        return await accept_answers(request, chat, chat.newest, (*decided, *results)), body
     own = list(body.messages)
     while own and own[-1].role != "user":
         own.pop()

@@ -72,7 +72,7 @@ async def post_message(
 
 
 @router.get(
-    "/{team}/{chat}/stream",
+    "/{team}/{chat:path}/stream",
     summary="Resume the message that is being written",
     response_class=Response,
     responses=STREAMED | {204: {"description": "No message is being written."}},
@@ -94,7 +94,7 @@ async def resume(request: Request, team: TeamName, chat: ChatId, caller: Caller,
         return _response(gateway, _frames(accepted, stream, gateway), held)
 
 
-@router.post("/{team}/{chat}/stop", summary="Stop the message that is being written")
+@router.post("/{team}/{chat:path}/stop", summary="Stop the message that is being written")
 async def stop(team: TeamName, chat: ChatId, caller: Caller, gateway: TheGateway) -> JSONResponse:
     """End the work: the connection to the model closes, the text so far stays, and the chat waits for its user."""
     return JSONResponse(await stop_chat(await chat_of(gateway, caller, team, chat)))

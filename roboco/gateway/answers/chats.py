@@ -35,6 +35,7 @@ from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Answer, Decided, Entry, Returned, Said, Turn, turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, not_found, unavailable
+from roboco.gateway.request_log import record_operation
 from roboco.gateway.teams import team_of_fork
 
 MAX_BRANCHES: Final = 1000
@@ -51,6 +52,7 @@ class Chat:
 
     gateway: Gateway
     caller: Principal
+    team: str
     first: str
     """The id of its first task, without the tenant's prefix."""
     tasks: int
@@ -76,12 +78,24 @@ class Chat:
 
 async def chat_of(gateway: Gateway, caller: Principal, team: str, chat: str) -> Chat:
     """Return the chat. Cost: reads of summaries, with the logarithm of the number of its branches."""
-    return await chat_of_task(gateway, caller, first_task_id(caller.tenant, team, chat))
+    return await chat_of_task(gateway, caller, team, first_task_id(caller.tenant, team, chat))
 
 
-async def chat_of_task(gateway: Gateway, caller: Principal, first: str) -> Chat:
-    """Return the chat that begins with this task."""
-    return Chat(gateway, caller, first, await gateway.calls.reads.run(_count, gateway, caller, first))
+async def chat_of_task(gateway: Gateway, caller: Principal, team: str, first: str) -> Chat:
+    """Return the chat that begins with this task. Raise Problem `conflict` if its tasks are another team's."""
+    tasks = await gateway.calls.reads.run(_count, gateway, caller, first)
+    chat = Chat(gateway, caller, team, first, tasks)
+    if tasks and await gateway.calls.reads.run(_team_of_newest, chat) not in (team, None):
+        raise Problem(409, "conflict", "the chat belongs to another team", "begin another chat")
+    return chat
+
+
+def _team_of_newest(chat: Chat) -> str | None:
+    """Return the team of the newest task, or None if it is erased."""
+    with suppress(Erased):
+        summary = chat.gateway.orchestrator.stored_summary(chat.caller.task_id(chat.newest))
+        return None if summary is None else summary.team
+    return None
 
 
 async def unless_taken(creating: Awaitable[AcceptedTurn]) -> AcceptedTurn | None:
@@ -104,7 +118,7 @@ async def grown(chat: Chat) -> Chat:
     """
     for pause in GROWTH_PAUSES:
         await asyncio.sleep(pause)
-        now = await chat_of_task(chat.gateway, chat.caller, chat.first)
+        now = await chat_of_task(chat.gateway, chat.caller, chat.team, chat.first)
         if now.tasks > chat.tasks:
             return now
     raise unavailable("another message begins the next task of the chat")
@@ -178,8 +192,13 @@ async def accept(
     repetition = _ChatRepetition(chat.caller, sha256(identity), identity, 0, 0.0)
     request = replace(request, turn=turn, repetition=repetition)
     if previous is None and chat.tasks and not again and len(messages) > 1:
-        return await _send_to_newest(request, chat), ""
-    return await _accept_in_branch(request, repetition, chat, previous, again), ""
+        return _recorded(await _send_to_newest(request, chat)), ""
+    return _recorded(await _accept_in_branch(request, repetition, chat, previous, again)), ""
+
+
+def _recorded(accepted: AcceptedTurn) -> AcceptedTurn:
+    record_operation(task=accepted.task.task_id)
+    return accepted
 
 
 async def _accept_in_branch(
@@ -258,11 +277,20 @@ async def send_to_task(request: TurnRequest, task: Task) -> AcceptedTurn:
     known = await gateway.calls.reads.run(is_stored, task, item_id)  # then its answer is followed from the begin
     cursor = None if known else await gateway.calls.reads.run(task.recent_cursor)
     if not known:
-        await gateway.calls.reads.run(accepting.check_within_limits, task)
+        await gateway.calls.reads.run(_check_takes_messages, request, task)
     await gateway.admit_message(caller, lambda: is_stored(task, item_id))
     options = request.of_message
     await gateway.calls.controls.run(task.send, request.turn.prompt, item_id=item_id, **options)
     return AcceptedTurn(task, ResponseStart(item_id=item_id), cursor)
+
+
+def _check_takes_messages(request: TurnRequest, task: Task) -> None:
+    """Raise Problem if the message would wait for a person or the client, whose answer to calls comes first."""
+    accepting.check_within_limits(task)
+    pending = task.pending_actions()
+    calls = [*pending.unanswered(), *pending.unapproved(), *pending.unknown()]
+    if calls and (request.message_options.get("if_busy") or task.team().if_busy) != "interrupt":
+        accepting.refuse_open_calls(request, [call.id for call in calls])
 
 
 async def _accept_answers(request: TurnRequest, chat: Chat, message: Message) -> AcceptedTurn:
@@ -280,7 +308,7 @@ async def accept_answers(request: TurnRequest, chat: Chat, task_id: str, answers
     if not chat.tasks:
         raise wrong_parameter("messages", "the chat has no task that waits for results", "send a message first")
     turn = Turn(answers=answers, param="messages")
-    return await answering.accept_answers(replace(request, turn=turn), task_id)
+    return _recorded(await answering.accept_answers(replace(request, turn=turn), task_id))
 
 
 async def stop_chat(chat: Chat) -> dict[str, str | None]:
@@ -289,6 +317,7 @@ async def stop_chat(chat: Chat) -> dict[str, str | None]:
     if not chat.tasks:
         raise not_found("the chat has no task", "send a message first")
     task = await chat.gateway.task(chat.caller, chat.newest)
+    record_operation(task=task.task_id)
     seconds = chat.gateway.settings.call_timeout / 2
     receipt = await chat.gateway.calls.controls.run(task.interrupt, timeout=seconds, by=chat.caller.by)
     return {"taskId": chat.newest, "effect": receipt.effect}

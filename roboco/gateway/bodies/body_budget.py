@@ -26,7 +26,7 @@ MAX_HELD_OF_OWNER: Final = 64 * 1024 * 1024
 
 
 class BodyBudget:
-    """The bytes of the large bodies that are being sent."""
+    """The bytes of the large bodies that are being sent, and of the large requests that are kept meanwhile."""
 
     def __init__(self) -> None:
         self._held = Counter[str]()
@@ -39,7 +39,7 @@ class BodyBudget:
         """
         mine, all_held = self._held[owner], self._held.total()
         if (mine and mine + size > MAX_HELD_OF_OWNER) or (all_held and all_held + size > MAX_HELD):
-            raise unavailable("too many large responses wait for clients that read them slowly")
+            raise unavailable("too many large bodies wait for clients that read slowly")
         self._held[owner] += size
         try:
             yield

@@ -6,24 +6,26 @@ No session is kept, so that any gateway process answers any request.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.auth import ProtectedResourceMetadata
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from roboco.errors import RobocoError
 from roboco.gateway.access import MAX_BODY
+from roboco.gateway.bodies.body_budget import PIECE_BYTES, pieces_of
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.mcp.task_extension import mcp_server
 from roboco.gateway.mcp.team_tools import Context
 from roboco.gateway.principal import ACCESS, Principal
 from roboco.gateway.problem import Problem, not_found, problem_of, problem_response, unavailable
+from roboco.gateway.request_log import LoggedRoute
 
 PATH = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
@@ -59,7 +61,7 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request of an MCP client whose caller is known."""
         try:
-            await scope[ACCESS].caller()
+            caller = await scope[ACCESS].caller()
         except (Problem, RobocoError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
             if problem.status == 401 and self._gateway.settings.oidc_issuer is not None:
@@ -70,8 +72,20 @@ class McpEndpoint:
         if self._manager is None:
             await problem_response(unavailable("the lifespan of the application does not run"))(scope, receive, send)
             return
-        headers = [(name, value.strip()) for name, value in scope["headers"]]  # not every server strips them
-        await self._manager.handle_request({**scope, "headers": headers}, receive, send)
+        scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]  # not every server strips them
+
+        async def send_in_pieces(message: Message) -> None:
+            """Send a large event as pieces of large responses are sent: clients before 2026-07-28 get all as events."""
+            body = message.get("body", b"")
+            if len(body) <= PIECE_BYTES or not message.get("more_body"):
+                await send(message)
+                return
+            with self._gateway.bodies.hold(caller.owner, len(body)):
+                for piece in pieces_of(body):
+                    await send(piece | {"more_body": True})
+
+        with suppress(ClientDisconnect):
+            await self._manager.handle_request(scope, receive, send_in_pieces)
 
     async def metadata(self, request: Request) -> Response:
         """Return where tokens for the endpoint come from, as RFC 9728 has it. Raise 404 without an OIDC provider."""
@@ -86,7 +100,8 @@ class McpEndpoint:
     def routes(self) -> list[Route]:
         """Return the routes. A GET would open a stream on which nothing is ever sent."""
         places = (METADATA, METADATA + PATH)
-        return [Route(PATH, self, methods=["POST"]), *(Route(one, self.metadata) for one in places)]
+        endpoint = LoggedRoute(PATH, self, methods=["POST"], name="mcp")
+        return [endpoint, *(LoggedRoute(one, self.metadata) for one in places)]
 
 
 def _base(request: Request) -> str:

@@ -30,8 +30,8 @@ from roboco.gateway.mcp.team_tools import (
     FindCaller,
     TeamTools,
     approval_form,
+    audited,
     error_result,
-    errors_of_requests,
     list_templates,
     result_now,
     shows_forms,
@@ -56,7 +56,7 @@ def mcp_server(gateway: Gateway, find_caller: FindCaller) -> Server[Any]:
         on_list_resource_templates=list_templates,
         on_read_resource=tools.read_resource,
     )
-    server.middleware.append(errors_of_requests)
+    server.middleware.append(audited)
     extension = TaskExtension(tools)
     server.extensions[EXTENSION] = {}
     server.add_request_handler("tools/call", mcp.CallToolRequestParams, extension.call)

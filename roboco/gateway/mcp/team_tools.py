@@ -35,6 +35,7 @@ from roboco.gateway.idempotency import MAX_KEY_CHARS, are_answered, new_task_id
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, not_found, problem_of
+from roboco.gateway.request_log import CREATED, MAX_PATH, log_task_control
 from roboco.gateway.teams import team_of_new_task, usable_teams
 
 Context = ServerRequestContext[Any, Any]
@@ -45,6 +46,9 @@ KEY_META: Final = "roboco/idempotency-key"
 """The member of a call's `_meta` by which a call that is sent again finds its task."""
 MAX_RESOURCE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a resource that is read at once."""
+_WRITES: Final = ("tools/call", "tasks/update", "tasks/cancel")
+MAX_SHOWN: Final = 2000
+"""Characters of the arguments that a form shows."""
 _PAGE: Final = 100
 
 
@@ -168,8 +172,13 @@ class TeamTools:
         for call in await self.gateway.calls.reads.run(lambda: task.pending_actions().unapproved()):
             if call.id in responses:
                 answer = mcp.ElicitResult.model_validate(responses[call.id])
-                said = (answer.content if answer.action == "accept" else None) or {}
-                decide = task.approve if said.get("approve") is True else task.deny
+                if answer.action == "cancel":  # its user has not decided
+                    continue
+                said = answer.content or {}
+                approves = answer.action == "accept" and said.get("approve")
+                if not isinstance(approves, bool):
+                    raise UsageError(f"the form of call {call.id}: approve must be true or false")
+                decide = task.approve if approves else task.deny
                 reason = str(said.get("reason") or "")
                 await self.gateway.calls.controls.run(decide, call.id, reason=reason, by=caller.by)
 
@@ -263,7 +272,10 @@ class TeamTools:
     async def read_resource(self, ctx: Context, params: mcp.ReadResourceRequestParams) -> mcp.ReadResourceResult:
         """Return a history, or a file."""
         caller = await self.caller(ctx, Scope.READ)
-        uri = str(params.uri)
+        async with self.gateway.limits.open_stream(caller):
+            return await self._resource(caller, str(params.uri))
+
+    async def _resource(self, caller: Principal, uri: str) -> mcp.ReadResourceResult:
         task_id, _, place = uri.removeprefix("roboco://").partition("/")
         task = await self.gateway.task(caller, task_id)
         if place == "history":
@@ -283,13 +295,33 @@ async def list_templates(_: Context, __: mcp.PaginatedRequestParams | None) -> m
     return mcp.ListResourceTemplatesResult(resource_templates=[history, files])
 
 
-async def errors_of_requests(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Raise MCPError, with the resource that the request names, for an error of a request."""
+async def audited(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Serve a request, and write a line of the audit log for one that may change something.
+
+    Raise MCPError, with the resource that the request names, for an error of a request.
+    """
+    outcome = "refused"
     try:
-        return await call_next(ctx)
+        result = await call_next(ctx)
+        outcome = "refused" if _is_refusal(result) else "accepted"
+        return result
     except (Problem, RobocoError) as error:
         named = {name: value for name, value in (ctx.params or {}).items() if name == "uri"}
         raise MCPError(mcp.INVALID_PARAMS, _error_text(error), named or None) from None
+    finally:
+        if ctx.method in _WRITES and ctx.request is not None:
+            _log_operation(ctx, outcome)
+
+
+def _log_operation(ctx: Context, outcome: str) -> None:
+    params = ctx.params or {}
+    given = params.get("arguments")
+    arguments = given if isinstance(given, dict) else {}
+    scope = ctx.request.scope
+    task_id = params.get("taskId") or arguments.get("task_id") or params.get("requestState") or scope.get(CREATED)
+    named = [ctx.method, params.get("name"), arguments.get("action") if params.get("name") == TASK_TOOL else None]
+    action = " ".join(one[:MAX_PATH] for one in named if isinstance(one, str))
+    log_task_control(scope, action, task_id[:MAX_PATH] if isinstance(task_id, str) else None, outcome)
 
 
 def _error_text(error: Problem | RobocoError | ValidationError) -> str:
@@ -311,9 +343,17 @@ def error_result(error: Problem | RobocoError | ValidationError) -> mcp.CallTool
     return mcp.CallToolResult(content=[mcp.TextContent(text=_error_text(error))], is_error=True)
 
 
+def _is_refusal(result: HandlerResult) -> bool:
+    """Return True if it is an error without a task. A handler, or the package, may have made a dictionary of it."""
+    fields = result.model_dump(by_alias=True) if isinstance(result, BaseModel) else result or {}
+    return bool(fields.get("isError")) and fields.get("structuredContent") is None
+
+
 def approval_form(call: ToolCall) -> mcp.ElicitRequest:
     """Return the form by which a person decides on a call."""
-    message = f"{call.tool_name}({canonical_json(call.args)[:2000]}) needs an approval."
+    args = canonical_json(call.args)
+    cut = f" ... and {len(args) - MAX_SHOWN} further characters" if len(args) > MAX_SHOWN else ""
+    message = f"{call.tool_name}({args[:MAX_SHOWN]}{cut}) needs an approval."
     schema = render_elicitation_schema(ApprovalForm)
     return mcp.ElicitRequest(params=mcp.ElicitRequestFormParams(message=message, requested_schema=schema))
 

@@ -12,6 +12,7 @@ from roboco.gateway.openai.chat_stream import ChatStream
 from roboco.gateway.openai.events import ResponseEvent, events_after
 from roboco.gateway.openai.response_stream import ResponseStream
 from roboco.gateway.openai.sse import frame
+from roboco.gateway.principal import ACCESS
 from roboco.gateway.problem import Problem, unavailable
 from roboco.gateway.streams.live_response import OnDisconnect
 
@@ -82,7 +83,10 @@ async def answer_while_connected(
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
-            return working.result()
+            result = working.result()
+            if (access := request.scope.get(ACCESS)) is not None:
+                await access.check_now()
+            return result
         if not gone.done():
             raise unavailable("this gateway exits")
         if on_disconnect is not None:

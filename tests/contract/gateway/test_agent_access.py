@@ -1,6 +1,7 @@
 """A2A for callers of other tenants and teams, with fewer scopes, or without a key."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +119,15 @@ def test_a_message_with_a_ninth_configuration_is_refused_before_it_runs(rest: Re
     for number in range(8):
         ask(rest, "acme", "CreateTaskPushNotificationConfig", {"taskId": task["id"], "url": HOOK, "id": str(number)})
     files = dict(rest.world.files.held)
+    said = SAID["message"] | {"messageId": "n", "metadata": {"ifBusy": "interrupt"}}
     options = {"returnImmediately": True, "taskPushNotificationConfig": {"url": HOOK, "id": "ninth"}}
     for named in ({"taskId": task["id"]}, {"contextId": task["contextId"]}):
-        message = SAID["message"] | {"messageId": "n", **named}
+        message = said | named
         refused = ask(rest, "acme", "SendMessage", {"message": message, "configuration": options}).json()
-        assert refused["error"]["code"] == -32602
+        assert "push receivers" in refused["error"]["message"]
     assert rest.world.files.held == files
     options["taskPushNotificationConfig"] = {"url": HOOK, "id": "7"}
-    message = SAID["message"] | {"messageId": "n", "taskId": task["id"]}
+    message = said | {"taskId": task["id"]}
     assert "result" in ask(rest, "acme", "SendMessage", {"message": message, "configuration": options}).json()
     ask(rest, "acme", "CancelTask", {"id": task["id"]})
     rest.world.settle(f"acme:{task['id']}")
@@ -310,3 +312,40 @@ def test_arguments_that_protobuf_cannot_hold_are_shown_as_texts(rest: RestWorld)
     [part] = task["status"]["message"]["parts"]
     assert part["data"]["args"]["n"] == str(10**400)
     assert part["data"]["args"]["exact"] == str(2**53 + 1)
+
+
+def test_the_audit_log_and_the_metrics_name_operations(rest: RestWorld, caplog: pytest.LogCaptureFixture) -> None:
+    rest.run(f"acme:{TASK}", says("", ("ship", {})))
+    headers = {"authorization": "acme", "A2A-Version": "1.0"}
+    with caplog.at_level(logging.INFO, "roboco.audit"):
+        ask(rest, "other", "CancelTask", {"id": "ID"}, TASK)
+        sent = ask(rest, "acme", "SendMessage", SAID | {"configuration": {"returnImmediately": True}})
+        rest.client.post(f"/a2a/desk/tasks/{TASK}:cancel", json={}, headers=headers)
+        ask(rest, "acme", "Unknown", {})
+    begun = sent.json()["result"]["task"]["id"]
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "roboco.audit"]
+    assert [(one["action"], one["task"], one["outcome"]) for one in lines] == [
+        ("CancelTask", TASK, "refused"),
+        ("SendMessage", f"acme:{begun}", "accepted"),
+        ("CancelTask", TASK, "accepted"),
+        ("a2a", None, "refused"),
+    ]
+
+
+@pytest.mark.parametrize("query", ["status=BAD", "includeArtifacts=maybe"])
+def test_a_wrong_value_of_a_query_is_refused(rest: RestWorld, query: str) -> None:
+    headers = {"authorization": "acme", "A2A-Version": "1.0"}
+    refused = rest.client.get(f"/a2a/desk/tasks?{query}", headers=headers)
+    assert (refused.status_code, "must be" in refused.text) == (400, True)
+    assert rest.client.get("/a2a/desk/tasks?status=TASK_STATE_WORKING", headers=headers).status_code == 200
+
+
+def test_an_answer_to_a_call_that_decides_nothing_is_refused(rest: RestWorld) -> None:
+    task = rest.orchestrator.task(rest.run(f"acme:{TASK}", says("", ("ship", {}))))
+    [call] = task.pending_actions().unapproved()
+    for data in ({"callId": call.id, "approved": "true"}, {"callId": call.id}):
+        message = {"messageId": "m", "role": "ROLE_USER", "taskId": TASK, "parts": [{"data": data}]}
+        assert ask(rest, "acme", "SendMessage", {"message": message}).json()["error"]["code"] == -32602
+    waits = ask(rest, "acme", "SendMessage", {"message": SAID["message"] | {"taskId": TASK}})
+    assert call.id in waits.json()["error"]["message"]
+    assert task.pending_actions().unapproved() == [call]

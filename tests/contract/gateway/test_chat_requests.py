@@ -1,6 +1,7 @@
 """Requests of chats and of MCP clients that are hostile, or beyond the rights and limits of their caller."""
 
 import json
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from roboco.errors import TransientError
 from roboco.gateway.answers import chats
 from roboco.gateway.answers.chats import Chat, Message, accept, chat_of
 from roboco.gateway.answers.ids import first_task_id
+from roboco.gateway.bodies.body_budget import MAX_HELD_OF_OWNER
 from roboco.gateway.openai.accepting import TurnRequest
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.turn import Turn
@@ -75,7 +77,7 @@ def test_branches_that_begin_at_the_same_moment_are_two_tasks_and_an_erased_one_
         turn, _ = rest.client.portal.call(partial(accept, request, chat, [earlier, message], False))
         return turn.task.task_id
 
-    both = Chat(gateway, caller, first, 1)  # as both requests have counted
+    both = Chat(gateway, caller, "desk", first, 1)  # as both requests have counted
     assert [begin(text, both) for text in ("one", "two", "one")] == [f"acme:{first}_{number}" for number in (2, 3, 2)]
     for number in (2, 3):
         path = f"/v1/operations/erasures/acme:{first}_{number}"
@@ -139,7 +141,7 @@ def test_a_conflict_with_the_task_of_a_chat_is_refused_at_once_with_its_reason(
     answer: Message = {"role": "assistant", "id": f"msg_{first}_0", "parts": []}
     said = {"role": "user", "id": "m", "parts": [{"type": "text", "text": "go"}]}
     assert rest.client.portal is not None
-    rest.client.portal.call(partial(accept, request, Chat(gateway, caller, first, 1), [answer, said], False))
+    rest.client.portal.call(partial(accept, request, Chat(gateway, caller, "desk", first, 1), [answer, said], False))
     monkeypatch.setattr(accept_item, "MAX_ITEMS", max_items)
     monkeypatch.setattr(chats, "GROWTH_PAUSES", (0.0,))
     tools = [{"name": "a", "description": "d", "parameters": {"type": "object"}}]
@@ -185,7 +187,7 @@ def test_a_task_of_another_request_counts_once_its_summary_is_stored(
     counts = iter([0, 0, 1])
     monkeypatch.setattr(chats, "_count", lambda *_: next(counts))
     assert rest.client.portal is not None
-    found = rest.client.portal.call(chats.grown, Chat(rest.app.state.gateway, CALLERS["acme"], "c", 0))
+    found = rest.client.portal.call(chats.grown, Chat(rest.app.state.gateway, CALLERS["acme"], "desk", "c", 0))
     assert found.newest == "c"
 
 
@@ -322,3 +324,112 @@ def test_a_task_of_mcp_that_goes_on_meanwhile_is_read_as_it_is(
     monkeypatch.setattr(Task, "settled_summary", lambda _: waiting)
     found = call_task(rest, "tasks/get", forms=False, taskId="t")["result"]
     assert found["result"]["structuredContent"]["status"] == "approval"
+
+
+def test_another_team_of_the_tenant_cannot_take_the_next_message_of_a_chat(rest: RestWorld) -> None:
+    first = first_task_id("acme", "desk", "c")
+    for task_id in (first, f"{first}_2", "a2a_ctx", f"acme:{first}_2", f"oa_{first[3:]}_x"):
+        refused = rest.post("/v1/tasks", {"team": "lab", "prompt": "mine", "task_id": task_id, "conversation": True})
+        assert (refused.status_code, "task_id: a chat" in refused.text) == (400, True), refused.text
+    lab = {**LAB, "agents": [{"name": "chemist", "prompt": "Mix."}]}
+    rest.run(f"acme:{first}", conversation=True)
+    rest.run(f"acme:{first}_2", team=lab, conversation=True)
+    steps = rest.orchestrator.task(f"acme:{first}_2").history()
+    said = [{"role": "user", "id": str(number), "content": "secret"} for number in range(2)]
+    ui = [{"role": "user", "id": str(number), "parts": [{"type": "text", "text": "secret"}]} for number in range(2)]
+    for path, body in (
+        ("/agui/desk", {"threadId": "c", "runId": "r", "messages": said}),
+        ("/ai/desk", {"id": "c", "messages": ui}),
+        ("/ai/desk/c/stop", None),
+    ):
+        answer = rest.post(path, body)
+        assert (answer.status_code, "another team" in answer.text) == (409, True), path
+    assert rest.orchestrator.task(f"acme:{first}_2").history() == steps
+
+
+def test_a_message_to_a_task_that_waits_for_an_answer_is_refused(rest: RestWorld) -> None:
+    """Else it would wait, and its client with it, until a person answers."""
+    task_id = rest.run(
+        f"acme:{first_task_id('acme', 'desk', 'c')}", says("", ("ship", {}), ("ship", {})), conversation=True
+    )
+    [call, _] = rest.orchestrator.task(task_id).pending_actions().unapproved()
+    said = [{"role": "user", "id": str(number), "content": "go"} for number in range(2)]
+    answer = rest.post("/agui/desk", {"threadId": "c", "runId": "r", "messages": said})
+    assert (answer.status_code, call.id in answer.text) == (400, True)
+    assert rest.orchestrator.task(task_id).history()[-1].calls
+
+
+def test_an_answer_to_a_form_without_a_decision_decides_nothing(rest: RestWorld) -> None:
+    task = rest.orchestrator.task(rest.run("acme:t", says("", ("ship", {"note": "x" * 3000}))))
+    [call] = task.pending_actions().unapproved()
+    asked = call_task(rest, "tasks/get", taskId="t")["result"]["inputRequests"][call.id]
+    assert " ... and 1011 further characters) needs an approval" in asked["params"]["message"]
+    for form, refused in (
+        ({"action": "accept", "content": {"approve": "true"}}, True),
+        ({"action": "accept"}, True),
+        ({"action": "cancel"}, False),
+    ):
+        answer = call_task(rest, "tasks/update", taskId="t", inputResponses={call.id: form})
+        assert ("error" in answer) is refused, answer
+        assert task.pending_actions().unapproved() == [call]
+    call_task(rest, "tasks/update", taskId="t", inputResponses={call.id: {"action": "decline"}})
+    assert task.pending_actions().unapproved() == []
+
+
+def test_the_audit_log_names_the_operations_of_mcp(rest: RestWorld, caplog: pytest.LogCaptureFixture) -> None:
+    rest.run("acme:t", says("", ("ship", {})))
+    with caplog.at_level(logging.INFO, "roboco.audit"):
+        begun = call_task(rest, "tools/call", name="desk", arguments={"prompt": "go"})["result"]["taskId"]
+        call_task(rest, "tools/call", "none", name="roboco_task", arguments={"task_id": "t", "action": "stop"})
+        call_task(rest, "tasks/cancel", "other", taskId="t")
+        call_task(rest, "tasks/cancel", taskId="t")
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "roboco.audit"]
+    found = [(one["action"], one["task"], one["outcome"]) for one in lines if one["action"] != "mcp"]
+    assert found == [
+        ("tools/call desk", f"acme:{begun}", "accepted"),
+        ("tools/call roboco_task stop", "t", "refused"),
+        ("tasks/cancel", "t", "refused"),
+        ("tasks/cancel", "t", "accepted"),
+    ]
+
+
+def test_large_resources_that_mcp_clients_do_not_read_have_a_bound(rest: RestWorld) -> None:
+    rest.run("acme:t", says("x" * 100_000))
+    body = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "roboco://t/history"}}
+    bodies = rest.app.state.gateway.bodies
+    assert "x" * 100_000 in rest.post("/mcp", body, accept="application/json, text/event-stream").text
+    with bodies.hold(CALLERS["acme"].owner, MAX_HELD_OF_OWNER):
+        refused = rest.post("/mcp", body, accept="application/json, text/event-stream")
+        run = {"threadId": "c", "runId": "r", "messages": [{"role": "user", "id": "m", "content": "x" * 300_000}]}
+        assert rest.post("/agui/desk", run).status_code == 503
+    assert "x" * 100_000 not in refused.text
+    assert not bodies._held
+
+
+def test_a_run_answers_a_client_tool_and_an_approval_of_one_step(rest: RestWorld) -> None:
+    tool = {"name": "pick", "description": "d", "parameters": {"type": "object"}}
+    said = {"role": "user", "id": "m", "content": "go"}
+    first = f"acme:{first_task_id('acme', 'desk', 'c')}"
+    rest.run(
+        first,
+        says("", ("client_pick", {}), ("ship", {})),
+        client_tools=[{"name": "client_pick", "description": "d"}],
+        conversation=True,
+    )
+    task = rest.orchestrator.task(first)
+    [picked], [shipped] = task.pending_actions().unanswered(), task.pending_actions().unapproved()
+    result = {"role": "tool", "id": "r", "toolCallId": picked.id, "content": "red"}
+    older = {"role": "tool", "id": "o", "toolCallId": "tc_0", "content": "old"}
+    resumed = {"interruptId": shipped.id, "status": "resolved", "payload": {"approved": True}}
+    run = {"threadId": "c", "runId": "r", "messages": [said, older, result], "tools": [tool], "resume": [resumed]}
+    rest.app.state.gateway.closing.set()  # the answer is not followed
+    assert rest.post("/agui/desk", run).status_code == 200
+    rest.world.settle(first)
+    assert [one.result for one in task.history()[2].results] == ["red", {"shipped": True}]
+
+
+def test_a_chat_whose_id_has_a_slash_is_stopped(rest: RestWorld) -> None:
+    rest.run(f"acme:{first_task_id('acme', 'desk', 'room/1')}", conversation=True)
+    for path in ("/ai/desk/room/1/stop", "/agui/desk/threads/room/1/stop"):
+        assert rest.post(path).status_code == 200, path
+    assert rest.get("/ai/desk/room/1/stream").status_code == 204

@@ -170,7 +170,10 @@ def test_reads_stops_and_operators_pass_while_redis_refuses_to_count(
     monkeypatch.setattr(RedisCallerCounts, "admit", refuse)
     assert world.rest.client.get("/v1/tasks").status_code == 200
     assert world.post(("/v1/tasks/rests/stop", {"reason": "enough"})).is_success
-    assert world.post(CREATIONS["task"]).status_code == 503
+    assert world.post(("/ai/desk/c/stop", None)).status_code == 404
+    assert world.rest.client.post("/a2a/desk/tasks/x:cancel", headers={"A2A-Version": "1.0"}).status_code == 404
+    for refused in (CREATIONS["task"], ("/a2a/stop", {}), ("/ai/stop", {})):
+        assert world.post(refused).status_code == 503
     world.caller = replace(world.caller, tenant=None, scopes=ALL_SCOPES)
     erasure = {"reason": "asked", "forks": "keep"}
     assert world.post(("/v1/operations/erasures/acme:unknown", erasure)).status_code != 503
