@@ -33,7 +33,7 @@ from roboco.gateway.rest.openapi import describe
 from roboco.gateway.roboto import agents, sessions
 from roboco.gateway.settings import GatewaySettings, load_gateway_settings
 from roboco.gateway.streams import routes as stream_routes
-from roboco.gateway.streams.handover import StreamHandover
+from roboco.gateway.streams.live_response import StreamHandover
 from roboco.gateway.web import routes as web_routes
 from roboco.process.extras import missing_packages
 from roboco.telemetry.gateway_metrics import GatewayMetrics
