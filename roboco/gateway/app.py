@@ -30,7 +30,7 @@ from roboco.gateway.openai import catalog, chat, conversations, responses
 from roboco.gateway.openai.problems import OPENAI, problem_of_validation, response_at
 from roboco.gateway.origin import path_of
 from roboco.gateway.problem import Problem, forbidden, problem_of, problem_response
-from roboco.gateway.request_log import RequestLogMiddleware
+from roboco.gateway.request_log import METHODS, RequestLogMiddleware
 from roboco.gateway.rest import routes as rest_routes
 from roboco.gateway.rest.openapi import describe
 from roboco.gateway.roboto import agents, sessions
@@ -42,7 +42,6 @@ from roboco.gateway.web import routes as web_routes
 from roboco.process.extras import missing_packages
 from roboco.telemetry.gateway_metrics import GatewayMetrics
 
-_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _log = logging.getLogger(__name__)
 
 
@@ -146,7 +145,9 @@ async def _on_error(request: Request, error: Exception) -> Response:
         return error_response(problem, route.repeatable)
     unknown = isinstance(error, HTTPException) and error.status_code == 404
     if problem.code == "method_not_allowed" and isinstance(error, HTTPException):
-        problem.headers["Allow"] = ", ".join(method for method in _METHODS if _serves(request, method))
+        problem.headers["Allow"] = ", ".join(
+            method for method in sorted(METHODS - {"OPTIONS"}) if _serves(request, method)
+        )
     return response_at(path, problem, unknown)
 
 

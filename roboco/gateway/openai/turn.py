@@ -21,6 +21,8 @@ Role = Literal["user", "assistant"]
 _FILES_ALONE: Final = "(files)"
 """The text of a message that has files alone."""
 _INSTRUCTING: Final = ("system", "developer")
+_DROPPED: Final = ("reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request")
+"""Outputs that clients send back with the conversation, and that the texts around them stand for."""
 _TEXT_TYPES: Final = ("text", "input_text", "output_text", "refusal", "summary_text")
 
 
@@ -250,10 +252,6 @@ def _calls(calls: Any, where: str) -> Iterator[Called]:
                 yield Called(call_id, name, arguments)
             case _:
                 raise wrong_parameter(f"{where}.tool_calls.{index}", "must have id, function.name and arguments")
-
-
-_DROPPED: Final = ("reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request")
-"""Outputs that clients send back with the conversation, and that the texts around them stand for."""
 
 
 def input_entries(given: str | Sequence[dict[str, Any]]) -> Iterator[Entry]:

@@ -32,42 +32,6 @@ from roboco.gateway.rest.parameters import FileName, NewName, TaskId
 from roboco.gateway.rest.responses import problems, readable
 from roboco.gateway.rest.upload_body import uploaded_body
 
-SAFE_TYPES: Final = frozenset(
-    {"application/json", "application/jsonl", "application/pdf", "application/zip"}
-    | {f"image/{name}" for name in ("gif", "jpeg", "png", "webp")}
-    | {f"text/{name}" for name in ("csv", "markdown", "plain")}
-)
-"""Types that are sent as they are, beside audio and video."""
-_UNKNOWN_TYPE: Final = "application/octet-stream"
-_MEDIA: Final = re.compile(r"(audio|video)/[a-z0-9][a-z0-9.+-]{0,126}")
-"""Agents declare types: anything else in one, such as a line break, would be another header."""
-
-
-def file_etag(file: Artifact) -> str:
-    """Return the entity tag of a file. Files never change: another content has another name."""
-    return f'"{file.sha256 or f"{file.name}-{file.size}"}"'
-
-
-def safe_type(mime_type: str) -> str:
-    """Return the type if no browser runs its content, else that of plain bytes. Texts are UTF-8."""
-    kind = mime_type.partition(";")[0].strip().lower()
-    if kind not in SAFE_TYPES and _MEDIA.fullmatch(kind) is None:
-        return _UNKNOWN_TYPE
-    return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
-
-
-def file_headers(file: Artifact) -> dict[str, str]:
-    """Return the headers of a response with the file, or a part of it. The name needs no quoting, by its alphabet."""
-    return {
-        "Content-Type": safe_type(file.mime_type),
-        "Content-Disposition": f'attachment; filename="{file.name}"',
-        "ETag": file_etag(file),
-        "Content-Security-Policy": "default-src 'none'; sandbox",
-        "Accept-Ranges": "bytes",
-        **PRIVATE,
-    }
-
-
 router = Endpoints("files")
 PIECE_BYTES: Final = 256 * 1024
 """Bytes that are read from the store at a time."""
@@ -84,6 +48,15 @@ _STORES: Final[dict[str, Any]] = {
     "responses": problems(404, 408, 409),
     "openapi_extra": {"requestBody": {"content": {"application/octet-stream": _BINARY}}},
 }
+SAFE_TYPES: Final = frozenset(
+    {"application/json", "application/jsonl", "application/pdf", "application/zip"}
+    | {f"image/{name}" for name in ("gif", "jpeg", "png", "webp")}
+    | {f"text/{name}" for name in ("csv", "markdown", "plain")}
+)
+"""Types that are sent as they are, beside audio and video."""
+_UNKNOWN_TYPE: Final = "application/octet-stream"
+_MEDIA: Final = re.compile(r"(audio|video)/[a-z0-9][a-z0-9.+-]{0,126}")
+"""Agents declare types: anything else in one, such as a line break, would be another header."""
 
 
 @router.read("/tasks/{task_id}/files", FileList, "List files", statuses=(404,))
@@ -258,3 +231,28 @@ def requested_range(header: str | None, if_range: str | None, etag: str, size: i
         headers = {"Content-Range": whole}
         raise Problem(416, "range_not_satisfiable", f"the file has no such bytes: {whole}", headers=headers)
     return ByteRange(start, min(end, size) - start)
+
+
+def file_etag(file: Artifact) -> str:
+    """Return the entity tag of a file. Files never change: another content has another name."""
+    return f'"{file.sha256 or f"{file.name}-{file.size}"}"'
+
+
+def safe_type(mime_type: str) -> str:
+    """Return the type if no browser runs its content, else that of plain bytes. Texts are UTF-8."""
+    kind = mime_type.partition(";")[0].strip().lower()
+    if kind not in SAFE_TYPES and _MEDIA.fullmatch(kind) is None:
+        return _UNKNOWN_TYPE
+    return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+
+
+def file_headers(file: Artifact) -> dict[str, str]:
+    """Return the headers of a response with the file, or a part of it. The name needs no quoting, by its alphabet."""
+    return {
+        "Content-Type": safe_type(file.mime_type),
+        "Content-Disposition": f'attachment; filename="{file.name}"',
+        "ETag": file_etag(file),
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "Accept-Ranges": "bytes",
+        **PRIVATE,
+    }

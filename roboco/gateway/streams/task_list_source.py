@@ -35,6 +35,12 @@ MAX_TASKS_READ: Final = 1000
 """Tasks that one read of the index returns at most."""
 UNREACHABLE_TIMEOUT: Final = 60.0
 """Seconds for which a stream waits for an index that does not answer."""
+SHARED_SECONDS: Final = POLL_INTERVAL / 2
+"""Seconds for which the streams of a list use the same read."""
+MAX_READS: Final = 4
+"""Lists that are read at the same time: streams of many lists leave most threads to other requests."""
+MAX_READS_OF_OWNER: Final = 2
+"""Those of one owner: its many lists do not delay those of the others."""
 _PLACE = re.compile(r"list-(\d{1,15})", re.ASCII)
 
 
@@ -146,15 +152,6 @@ class TaskListSource(Source[ListChange]):
 
 def _version_of(entry: TaskEntry) -> tuple[int, datetime]:
     return entry.epoch, entry.updated_at
-
-
-SHARED_SECONDS: Final = POLL_INTERVAL / 2
-"""Seconds for which the streams of a list use the same read."""
-
-MAX_READS: Final = 4
-"""Lists that are read at the same time: streams of many lists leave most threads to other requests."""
-MAX_READS_OF_OWNER: Final = 2
-"""Those of one owner: its many lists do not delay those of the others."""
 
 
 class SharedTaskList:
