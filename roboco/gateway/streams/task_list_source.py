@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -157,17 +158,8 @@ def _version_of(entry: TaskEntry) -> tuple[int, datetime]:
 class SharedTaskList:
     """The tasks of a tenant, of some teams, that meet some conditions. All its streams share the newest read."""
 
-    def __init__(
-        self,
-        read_page: Callable[..., Coroutine[None, None, Any]],
-        tenant: str | None,
-        teams: frozenset[str] | None,
-        text: str,
-    ) -> None:
-        self._read_page = read_page
-        self._tenant = tenant
-        self._teams = teams
-        self._text = text
+    def __init__(self, read: ReadList) -> None:
+        self._read = read
         self._lock = asyncio.Lock()
         self._since: datetime | None = None
         self._page = ListPage((), whole=True, complete=True)
@@ -184,11 +176,6 @@ class SharedTaskList:
                 self._since, self._read_at = since, time.monotonic()
         entries = tuple(entry for entry in self._page.entries if entry.updated_at >= since)
         return ListPage(entries, self._page.whole, self._page.complete)
-
-    async def _read(self, since: datetime | None, limit: int) -> ListPage:
-        teams = None if self._teams is None else sorted(self._teams)
-        page = await self._read_page(limit=limit, tenant=self._tenant, team=teams, since=since, text=self._text)
-        return ListPage(page.entries, whole=not page.cursor, complete=page.complete)
 
 
 class TaskLists:
@@ -207,10 +194,12 @@ class TaskLists:
         key = tenant, teams, text
         found = self._lists.get(key)
         if found is None:
-            found = self._lists[key] = SharedTaskList(self._read, *key)
+            team = None if teams is None else sorted(teams)
+            found = self._lists[key] = SharedTaskList(partial(self._read, tenant=tenant, team=team, text=text))
         return found
 
-    async def _read(self, **options: Any) -> Any:
+    async def _read(self, since: datetime | None, limit: int, **conditions: Any) -> ListPage:
         """Return a page of the task index. Lists take turns, and owners of lists do, too."""
         async with self._turns.hold():
-            return await self._line.run(self._read_page, **options)
+            page = await self._line.run(self._read_page, limit=limit, since=since, **conditions)
+        return ListPage(page.entries, whole=not page.cursor, complete=page.complete)
