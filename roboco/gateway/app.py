@@ -4,13 +4,17 @@ request ─► middleware ─► route of a protocol ─► Caller (401) ─► 
                                                                   line full, deadline (503) ◄─┘
 """
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 from starlette.routing import Match
 
 from roboco.client.orchestrator import Orchestrator
@@ -21,24 +25,37 @@ from roboco.gateway.agui import routes as agui
 from roboco.gateway.ai_sdk import routes as ai_sdk
 from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
-from roboco.gateway.cors import Cors
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai import catalog, chat, conversations, responses
-from roboco.gateway.openai.problems import response_at
+from roboco.gateway.openai.problems import OPENAI, problem_of_validation, response_at
 from roboco.gateway.origin import path_of
-from roboco.gateway.problem import Problem, problem_of
-from roboco.gateway.request_log import RequestLogMiddleware
+from roboco.gateway.problem import Problem, forbidden, problem_of, problem_response
+from roboco.gateway.request_log import METHODS, RequestLogMiddleware
 from roboco.gateway.rest import routes as rest_routes
 from roboco.gateway.rest.openapi import describe
 from roboco.gateway.roboto import agents, sessions
+from roboco.gateway.roboto.errors import RobotoRoute, error_response
 from roboco.gateway.settings import GatewaySettings, load_gateway_settings
 from roboco.gateway.streams import routes as stream_routes
-from roboco.gateway.streams.handover import StreamHandover
+from roboco.gateway.streams.live_response import StreamHandover
 from roboco.gateway.web import routes as web_routes
 from roboco.process.extras import missing_packages
 from roboco.telemetry.gateway_metrics import GatewayMetrics
 
-_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+_log = logging.getLogger(__name__)
+
+
+class Cors(CORSMiddleware):
+    """Allows pages of the origins of ROBOCO_GATEWAY_CORS_ORIGINS. Browsers show the remedy of a refusal."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Return the answer to a browser's question whether a page may send its request."""
+        origin = request_headers["origin"][:200]
+        if self.is_allowed_origin(origin):
+            return super().preflight_response(request_headers)
+        _log.warning("a page of %r was refused: ROBOCO_GATEWAY_CORS_ORIGINS does not list its origin", origin)
+        remedy = f"an operator adds {origin} to ROBOCO_GATEWAY_CORS_ORIGINS"
+        return problem_response(forbidden(f"pages of {origin} may not call this gateway", remedy))
 
 
 def create_app(
@@ -119,11 +136,19 @@ def _a2a_routes() -> Any:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    unknown = isinstance(error, HTTPException) and error.status_code == 404
+    """Return the error of a route in the shape of the API to which the route belongs."""
+    route, path = request.scope.get("route"), path_of(request.scope)
+    if isinstance(error, RequestValidationError) and path.startswith(OPENAI):
+        return response_at(path, problem_of_validation(error, request))
     problem = problem_of(error)
+    if isinstance(route, RobotoRoute):
+        return error_response(problem, route.repeatable)
+    unknown = isinstance(error, HTTPException) and error.status_code == 404
     if problem.code == "method_not_allowed" and isinstance(error, HTTPException):
-        problem.headers["Allow"] = ", ".join(method for method in _METHODS if _serves(request, method))
-    return response_at(path_of(request.scope), problem, unknown)
+        problem.headers["Allow"] = ", ".join(
+            method for method in sorted(METHODS - {"OPTIONS"}) if _serves(request, method)
+        )
+    return response_at(path, problem, unknown)
 
 
 def _serves(request: Request, method: str) -> bool:

@@ -21,7 +21,7 @@ from roboco.gateway.problem import Problem
 from roboco.gateway.request_log import record_created
 from roboco.gateway.settings import GatewaySettings
 from roboco.gateway.streams.open_streams import PING_SECONDS, OpenStreams
-from roboco.gateway.streams.task_lists import TaskLists
+from roboco.gateway.streams.task_list_source import TaskLists
 
 Created = TypeVar("Created")
 MAX_PIECES: Final = 24
@@ -63,22 +63,18 @@ class Gateway:
 
     def find_task(self, principal: Principal, task_id: str) -> Task:
         """Do the same as `task`, in a thread of `calls`: a route then needs one thread for all that it does."""
+        whole_id, teams = principal.task_id(task_id), principal.teams
         try:
-            task = self.orchestrator.task(principal.task_id(task_id))
-            team = None if principal.teams is None else task.stored_summary().team
-        except Erased:
-            if principal.teams is None:
-                raise
-            raise principal.unknown_task(task_id) from None  # the team of an erased task is not known
-        except UsageError:
-            raise principal.unknown_task(task_id) from None
+            task = self.orchestrator.task(whole_id)
+            if teams is None or task.stored_summary().team in teams:
+                return task
         except CorruptHistory:
-            if principal.teams is None or self.orchestrator.listed_team(principal.task_id(task_id)) in principal.teams:
+            if teams is None or self.orchestrator.listed_team(whole_id) in teams:
                 raise
-            raise principal.unknown_task(task_id) from None
-        if principal.teams is not None and team not in principal.teams:
-            raise principal.unknown_task(task_id)
-        return task
+        except UsageError as error:
+            if isinstance(error, Erased) and teams is None:  # else the team of an erased task is not known
+                raise
+        raise principal.unknown_task(task_id)
 
     def _find_followed_task(self, principal: Principal, task_id: str) -> Task:
         whole_id = principal.task_id(task_id)

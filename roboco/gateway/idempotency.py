@@ -108,8 +108,8 @@ def are_answered(task: Task, call_ids: Iterable[str]) -> bool:
 
 
 @contextmanager
-def reporting_reuse(key: str | None, is_used: Callable[[], bool]) -> Iterator[None]:
-    """Raise Problem `conflict` with status 422 if the request conflicts with an earlier one with the same key.
+def reporting_reuse(key: str | None, is_used: Callable[[], bool], code: str = "conflict") -> Iterator[None]:
+    """Raise Problem with status 422 and this code if the request conflicts with an earlier one with the same key.
 
     A request that conflicts with the task, such as one that is busy, raises StateConflict. `is_used` separates both:
     it returns True if the id of the key is stored. It may block; only a conflict calls it.
@@ -121,7 +121,7 @@ def reporting_reuse(key: str | None, is_used: Callable[[], bool]) -> Iterator[No
             raise
         raise Problem(
             422,
-            "conflict",
+            code,
             f"Idempotency-Key was used for another request before: {error}",
             "use a new key for each request, and the same body for each repetition",
         ) from error

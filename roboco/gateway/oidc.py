@@ -11,7 +11,6 @@ and redirections are not followed. Addresses need TLS, except on loopback.
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -53,7 +52,6 @@ MAX_KEYS: Final = 100
 MAX_BYTES: Final = 256 * 1024
 """Bytes of an answer."""
 MIN_RSA_BITS: Final = 2048
-_log = logging.getLogger(__name__)
 _REFUSED: Final = (JoseError, ValueError, TypeError, RecursionError)
 
 
@@ -130,15 +128,8 @@ class Tokens:
         if configuration.get("issuer") != self._issuer or not isinstance(address, str):
             raise TransientError(f"{self._issuer} names another issuer, or no keys")
         entries = self._fetch(address).get("keys")
-        found = [_key_of(entry) for entry in (entries if isinstance(entries, list) else [])[:MAX_KEYS]]
-        keys = [key for key in found if key is not None]
-        if len(keys) < len(found):
-            _log.info(
-                "%d of %d keys of %s are not for RS256 or ES256, and left out",
-                len(found) - len(keys),
-                len(found),
-                address,
-            )
+        found = (entries if isinstance(entries, list) else [])[:MAX_KEYS]
+        keys = [key for entry in found if (key := _key_of(entry)) is not None]
         if not keys:
             raise TransientError(f"{address} has no key for RS256 or ES256")
         return KeySet([*keys])

@@ -80,9 +80,9 @@ class Principal:
 ALL_SCOPES = frozenset(Scope)
 LOCAL = Principal("local", None, ALL_SCOPES, limited=False)
 """The caller of a gateway without authentication, which serves this machine alone."""
-_SCOPES: Final = {scope.value: scope for scope in Scope}
 
 
 def known_scopes(names: Iterable[str]) -> frozenset[Scope]:
     """Return the scopes of these names. Those that another release knows are left out."""
-    return frozenset(_SCOPES[name] for name in names if name in _SCOPES)
+    wanted = set(names)
+    return frozenset(scope for scope in Scope if scope.value in wanted)

@@ -4,7 +4,10 @@ address ─► socket (in use: UsageError) ─► announce ─► one process, o
 SIGTERM ─► streams end at an event ─► GRACE_SECONDS for open requests ─► exit, at the latest after EXIT_SECONDS
 """
 
+import logging
+import os
 import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -17,11 +20,12 @@ from roboco.errors import UsageError
 from roboco.gateway.app import create_app
 from roboco.gateway.bounded_http import BoundedHttpProtocol
 from roboco.gateway.closing import EXIT_SECONDS
-from roboco.gateway.logs import log_to_stderr
 from roboco.gateway.origin import is_loopback
 from roboco.gateway.settings import load_gateway_settings
 from roboco.settings import load_settings
 from roboco.telemetry.gateway_metrics import GatewayMetrics
+from roboco.telemetry.json_log import JsonFormatter
+from roboco.telemetry.redaction import Redactor
 
 GRACE_SECONDS: Final = 3
 """Seconds that open requests have after SIGTERM."""
@@ -69,6 +73,19 @@ def build_app(metrics: GatewayMetrics | None = None) -> FastAPI:
     """Return the application of one process of `roboco serve`."""
     log_to_stderr()
     return create_app(exit_seconds=EXIT_SECONDS, metrics=metrics)
+
+
+def log_to_stderr() -> None:
+    """Send the log of this process to stderr, a JSON object in each line. Those of the two loggers are JSON already."""
+    lines = logging.StreamHandler(sys.stderr)
+    for logger in map(logging.getLogger, ("roboco.access", "roboco.audit")):
+        logger.handlers, logger.propagate = [lines], False
+        logger.setLevel(logging.INFO)
+    others = logging.StreamHandler(sys.stderr)
+    others.setFormatter(JsonFormatter(Redactor(os.environ)))
+    root = logging.getLogger()
+    root.handlers = [others]
+    root.setLevel(logging.WARNING)
 
 
 def open_metrics(workers: int) -> GatewayMetrics | None:

@@ -46,38 +46,27 @@ class StreamLeases:
 
     @asynccontextmanager
     async def stream(self, account: Account | None) -> AsyncIterator[None]:
-        """Hold a stream until the block ends; with None hold nothing. It leaves without waiting."""
+        """Hold a stream until the block ends; with None hold nothing. It leaves without waiting.
+
+        Raise Problem `rate_limited` if there are too many.
+        """
         of_tenant = account is not None and account.tenant and account.shared.open_streams
         if account is None or (account.own.open_streams is None and not of_tenant):
             yield
             return
-        await self.acquire(account)
-        try:
-            yield
-        finally:
-            self.release(account)
-
-    async def acquire(self, account: Account) -> None:
-        """Count a stream. Raise Problem `rate_limited` if there are too many."""
         owner = (account.tenant, account.by)
         self._latest[owner] = account  # its limits may have changed
         self._count(owner, 1)
         try:
             numbers = self._own[owner], self._shared[account.tenant]
             refused = await self._line.run(self._counts.hold_streams, account, self._process, *numbers)
-        except BaseException:
-            self.release(account)
-            raise
-        if refused is not None:
-            self.release(account)
-            raise rate_limited(refused.limit, refused.seconds)
-
-    def release(self, account: Account) -> None:
-        """Stop counting a stream. This does not wait, so that it works while the request is cancelled."""
-        owner = (account.tenant, account.by)
-        self._count(owner, -1)
-        self._closed.add(owner)
-        self._wake.set()
+            if refused is not None:
+                raise rate_limited(refused.limit, refused.seconds)
+            yield
+        finally:  # without waiting, so that it works while the request is cancelled
+            self._count(owner, -1)
+            self._closed.add(owner)
+            self._wake.set()
 
     def close(self) -> None:
         """Stop renewing. The leases of this process end by themselves."""

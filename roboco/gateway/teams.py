@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from roboco.domain.team.team import UTILITY, Team
 from roboco.errors import InvalidTeam, UsageError
-from roboco.gateway.budget import default_limits, within_budget
+from roboco.gateway.budget import limited_team
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId
 from roboco.gateway.principal import Principal
@@ -77,11 +77,6 @@ def team_of_fork(caller: Principal, source: Team, wanted: Team | None = None) ->
     """Return the team of a fork within the caller's budget, or None if it is the team of its source as it is."""
     limited = limited_team(caller, wanted or source)
     return None if limited is source else limited
-
-
-def limited_team(caller: Principal, team: Team) -> Team:
-    """Return the team with each limit lowered to the caller's budget."""
-    return within_budget(team, default_limits(caller))
 
 
 def frozen_team(gateway: Gateway, task_id: str) -> Team | None:

@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from roboco.gateway.principal import ACCESS
 from roboco.gateway.problem import Problem, problem_response, unavailable
 
+# A server copies each body that it is given, and keeps the copy until the client has read it. It lets the application
+# go on while its buffer is small: so at most one piece more waits there.
 PIECE_BYTES: Final = 65_536
 """Bytes of a piece. A smaller body is sent whole, and is not counted."""
 MAX_HELD: Final = 256 * 1024 * 1024
@@ -49,10 +51,10 @@ class BodyBudget:
                 del self._held[owner]
 
 
-def pieces_of(body: bytes) -> Iterator[Message]:
-    """Yield the messages that send the body in pieces."""
+def pieces_of(body: bytes, goes_on: bool = False) -> Iterator[Message]:
+    """Yield the messages that send the body in pieces. `goes_on` says that it is only a part."""
     for start in range(0, len(body), PIECE_BYTES):
-        more = start + PIECE_BYTES < len(body)
+        more = goes_on or start + PIECE_BYTES < len(body)
         yield {"type": "http.response.body", "body": body[start : start + PIECE_BYTES], "more_body": more}
 
 

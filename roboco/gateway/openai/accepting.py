@@ -23,7 +23,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.errors import StateConflict, UsageError
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.idempotency import NewTaskId, is_stored
+from roboco.gateway.idempotency import NewTaskId, is_stored, reporting_reuse
 from roboco.gateway.openai.conversations import FoundConversation, begin_conversation
 from roboco.gateway.openai.files import check_accepted, store_files
 from roboco.gateway.openai.ids import ResponseId, conversation_id, is_item_of, split_call_id, unknown_response
@@ -121,12 +121,11 @@ async def accept_new(
         options["history"] = [{"role": said.role, "text": said.text} for said in request.turn.history]
 
     def submit() -> Task:
-        team, attached = _team(request, new), request.turn.files
-        check_accepted(team, attached)
+        team = _team(request, new)
+        check_accepted(team, request.turn.files)
         if begin is not None:
             begin()
-        files = store_files(attached, partial(_has_file, request, new), partial(_upload_early, request, new))
-        return gateway.orchestrator.run(team, request.turn.prompt, **options, **files)
+        return gateway.orchestrator.run(team, request.turn.prompt, **options, **_early_files(request, new))
 
     task = await _created(request, new, submit)
     return AcceptedTurn(task, ResponseStart(position))
@@ -191,7 +190,8 @@ async def accept_in_conversation(request: TurnRequest, found: FoundConversation,
     recent = not starts and state.summary.created_at >= repetition.since(request.immediate)
     if repetition.may_repeat and item_id in digests and (recent or repetition.key is not None):
         if digests[item_id] != repetition.digest:
-            raise _key_reused("the key was used for the first message of the conversation")
+            detail = "the key was used for the first message of the conversation"
+            raise Problem(422, KEY_REUSED, detail, "use another Idempotency-Key")
         if began:  # else another message was faster
             return AcceptedTurn(task, ResponseStart(position))
     caller.require(Scope.CONTROL)
@@ -231,12 +231,12 @@ def _team(request: TurnRequest, new: NewTaskId) -> Team:
 async def _created(request: TurnRequest, new: NewTaskId, create: Callable[[], Task]) -> Task:
     """Create a task, and return it. A key that was used for another request raises Problem 422."""
     gateway = request.gateway
-    try:
-        return await gateway.create_task(request.caller, new, create)
-    except StateConflict as error:
-        if request.repetition.key is None or not await gateway.calls.reads.run(gateway.exists, new.task_id):
-            raise
-        raise _key_reused(str(error)) from error
+
+    def created() -> Task:
+        with reporting_reuse(request.repetition.key, lambda: gateway.exists(new.task_id), KEY_REUSED):
+            return create()
+
+    return await gateway.create_task(request.caller, new, created)
 
 
 def _has_file(request: TurnRequest, new: NewTaskId, name: str) -> bool:
@@ -267,12 +267,13 @@ def _is_file_of(task: Task, name: str) -> bool:
     return True
 
 
-def _upload_early(request: TurnRequest, new: NewTaskId, data: BinaryIO, name: str) -> None:
-    request.gateway.orchestrator.upload(new.task_id, data, name, by=request.caller.by)
+def _early_files(request: TurnRequest, new: NewTaskId) -> dict[str, Any]:
+    """Store the files of the message before its task is created. Return the option of the message."""
 
+    def upload(data: BinaryIO, name: str) -> None:
+        request.gateway.orchestrator.upload(new.task_id, data, name, by=request.caller.by)
 
-def _key_reused(detail: str) -> Problem:
-    return Problem(422, KEY_REUSED, detail, "use another Idempotency-Key")
+    return store_files(request.turn.files, partial(_has_file, request, new), upload)
 
 
 async def _attempted_before(request: TurnRequest, task: Task, state: TaskNow, position: int) -> AcceptedTurn | None:
@@ -306,20 +307,15 @@ async def _send(request: TurnRequest, task: Task, state: TaskNow) -> AcceptedTur
 
 async def _store_message(request: TurnRequest, task: Task, item_id: str) -> None:
     """Send the message. Raise Problem 422 if another one was sent with the key of the request."""
-    calls = request.gateway.calls
 
     def send() -> None:
         if request.turn.files:
             check_accepted(task.team(), request.turn.files)
         files = store_files(request.turn.files, partial(_is_file_of, task), task.upload)
-        task.send(request.turn.prompt, item_id=item_id, **request.of_message, **files)
+        with reporting_reuse(request.repetition.key, lambda: is_stored(task, item_id), KEY_REUSED):
+            task.send(request.turn.prompt, item_id=item_id, **request.of_message, **files)
 
-    try:
-        await calls.controls.run(send)
-    except StateConflict as error:
-        if request.repetition.key is None or not await calls.reads.run(is_stored, task, item_id):
-            raise
-        raise _key_reused(str(error)) from error
+    await request.gateway.calls.controls.run(send)
 
 
 def check_within_limits(task: Task) -> None:
@@ -341,9 +337,9 @@ async def fork(request: TurnRequest, point: ForkPoint) -> AcceptedTurn:
     options = {**request.of_message, "task_id": new.task_id}
 
     def branch_off() -> Task:
-        team, attached = task.team(), request.turn.files
-        check_accepted(team, attached)
-        files = store_files(attached, partial(_has_file, request, new), partial(_upload_early, request, new))
+        team = task.team()
+        check_accepted(team, request.turn.files)
+        files = _early_files(request, new)
         return task.fork(seq, request.turn.prompt, team=team_of_fork(request.caller, team), **options, **files)
 
     branch = await _created(request, new, branch_off)

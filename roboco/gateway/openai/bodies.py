@@ -1,4 +1,4 @@
-"""bodies: the bodies of requests. Fields that are not listed here are checked by `parameters.py`."""
+"""bodies: the bodies of requests. Fields that are not listed here are checked by `forms.py`."""
 
 from typing import Annotated, Any, Literal
 

@@ -5,12 +5,13 @@ from typing import Any
 from fastapi import APIRouter
 
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import TheGateway
-from roboco.gateway.openai.problems import OpenAIRoute, unknown_model
+from roboco.gateway.openai.problems import unknown_model
 from roboco.gateway.principal import Scope
 from roboco.gateway.teams import model_names, team_names
 
-router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
+router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=StrictJsonRoute)
 
 
 @router.get("/models", summary="List the teams")

@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -13,37 +12,28 @@ from fastapi.responses import JSONResponse
 from roboco.client.task import Task
 from roboco.errors import RobocoError
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import ChatBody
-from roboco.gateway.openai.chat_messages import chat_entries
 from roboco.gateway.openai.chat_stream import ChatStream
-from roboco.gateway.openai.following import answer_while_connected, chat_deltas
+from roboco.gateway.openai.following import answer_pieces, answer_while_connected, drained
 from roboco.gateway.openai.forms import Asked, asked_of, naming_ignored
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.outputs import chat_usage
-from roboco.gateway.openai.problems import OpenAIRoute, error_object, wrong_parameter
+from roboco.gateway.openai.problems import error_object, wrong_parameter
 from roboco.gateway.openai.repetition import repetition_of
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.sse import event_stream, frame
-from roboco.gateway.openai.turn import turn_of
+from roboco.gateway.openai.turn import chat_entries, turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
 from roboco.gateway.rest.responses import STREAMED
 from roboco.gateway.streams.live_response import OnDisconnect
 
-router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
+router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=StrictJsonRoute)
 _DONE: Final = b"data: [DONE]\n\n"
 OnDisconnectHeader = Annotated[Literal["continue", "stop"] | None, Header(alias="X-Roboco-On-Disconnect")]
-
-
-@dataclass(frozen=True)
-class _Completion:
-    """A request for a completion that a task has accepted."""
-
-    body: ChatBody
-    accepted: accepting.AcceptedTurn
-    on_disconnect: Literal["continue", "stop"] | None
 
 
 @router.post("/chat/completions", summary="Create a chat completion", responses=STREAMED)
@@ -60,34 +50,24 @@ async def create_chat_completion(
     async with AsyncExitStack() as held:  # before the task is accepted: nothing of a refused request is left
         await held.enter_async_context(gateway.limits.open_stream(caller))
         accepted = await _accept(request, body, asked, caller, gateway)
-        completion = _Completion(body, accepted, x_roboco_on_disconnect)
-        return naming_ignored(asked, await _answer(request, gateway, caller, completion, held))
-
-
-async def _answer(
-    request: Request, gateway: Gateway, caller: Principal, completion: _Completion, held: AsyncExitStack
-) -> Response:
-    """Return the answer to a completion, whole or as a stream, which takes over what is held."""
-    body, accepted = completion.body, completion.accepted
-    task_id = shown_task_id(caller, accepted.task.task_id)
-    start = accepted.start
-    stream = ChatStream(ResponseHead(task_id, body.model), start)
-    deltas = chat_deltas(accepted.task, stream, accepted.cursor)
-    stops = completion.on_disconnect == "stop"
-    on_disconnect = _stopper(gateway, caller, accepted.task) if stops else None
-    about = {
-        "id": f"chatcmpl-{task_id}_{start.position}",
-        "created": int(datetime.now(UTC).timestamp()),
-        "model": body.model,
-    }
-    if body.stream:
-        usage = body.stream_options is not None and body.stream_options.include_usage
-        chunks = _chunks(about, deltas, stream, usage)
-        return event_stream(gateway, chunks, held, on_disconnect)
-    await answer_while_connected(request, gateway.closing, _drained(deltas), on_disconnect)
-    if stream.problem is not None:
-        raise stream.problem
-    return JSONResponse(_completion(about, stream))
+        task_id = shown_task_id(caller, accepted.task.task_id)
+        stream = ChatStream(ResponseHead(task_id, body.model), accepted.start)
+        deltas = answer_pieces(accepted.task, stream, accepted.cursor)
+        stops = x_roboco_on_disconnect == "stop"
+        on_disconnect = _stopper(gateway, caller, accepted.task) if stops else None
+        about = {
+            "id": f"chatcmpl-{task_id}_{accepted.start.position}",
+            "created": int(datetime.now(UTC).timestamp()),
+            "model": body.model,
+        }
+        if body.stream:
+            usage = body.stream_options is not None and body.stream_options.include_usage
+            chunks = _chunks(about, deltas, stream, usage)
+            return naming_ignored(asked, event_stream(gateway, chunks, held, on_disconnect))
+        await answer_while_connected(request, gateway.closing, drained(deltas), on_disconnect)
+        if stream.problem is not None:
+            raise stream.problem
+        return naming_ignored(asked, JSONResponse(_completion(about, stream)))
 
 
 async def _accept(
@@ -112,7 +92,7 @@ async def _accept(
 
 
 async def _chunks(
-    about: dict[str, Any], deltas: AsyncGenerator[dict[str, Any], None], stream: ChatStream, usage: bool
+    about: dict[str, Any], batches: AsyncGenerator[list[dict[str, Any]], None], stream: ChatStream, usage: bool
 ) -> AsyncGenerator[bytes, None]:
     """Yield the frames of a streamed completion. An error is the last frame, which both of OpenAI's packages raise."""
     empty = {"usage": None} if usage else {}
@@ -122,9 +102,10 @@ async def _chunks(
         return frame({**about, "object": "chat.completion.chunk", "choices": [choice], **empty})
 
     yield chunk({"role": "assistant", "content": ""})
-    async with aclosing(deltas):
-        async for delta in deltas:
-            yield chunk(delta)
+    async with aclosing(batches):
+        async for deltas in batches:
+            for delta in deltas:
+                yield chunk(delta)
     if stream.problem is not None:
         yield frame(error_object(stream.problem))
         return
@@ -133,12 +114,6 @@ async def _chunks(
         spent = chat_usage(stream.usage)
         yield frame({**about, "object": "chat.completion.chunk", "choices": [], "usage": spent})
     yield _DONE
-
-
-async def _drained(deltas: AsyncGenerator[dict[str, Any], None]) -> None:
-    async with aclosing(deltas):
-        async for _ in deltas:
-            continue
 
 
 def _completion(about: dict[str, Any], stream: ChatStream) -> dict[str, Any]:

@@ -23,20 +23,20 @@ from roboco.domain.canonical_json import sha256
 from roboco.domain.conversation import Change, StoredConversation, StoredItem
 from roboco.errors import UsageError
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import NewTaskId
 from roboco.gateway.openai.bodies import ConversationBody, ItemsBody, JsonObject, MetadataBody, Order
 from roboco.gateway.openai.ids import conversation_id, task_of_conversation, unknown_conversation
 from roboco.gateway.openai.outputs import OutputItem, text_part
-from roboco.gateway.openai.problems import OpenAIRoute, wrong_parameter
+from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.reading import conversation_items, page_of
 from roboco.gateway.openai.repetition import Repetition, repetition_of
-from roboco.gateway.openai.response_items import input_entry
-from roboco.gateway.openai.turn import Referred
+from roboco.gateway.openai.turn import Referred, input_entry
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
 
-router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
+router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=StrictJsonRoute)
 _PREFIXES: Final = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 
 
@@ -54,11 +54,6 @@ class FoundConversation:
     def items(self) -> list[OutputItem]:
         """The items that precede the responses."""
         return [one.item for one in self.record.items]
-
-    def all_items(self) -> list[OutputItem]:
-        """Return all items. It reads the history of the task."""
-        said = () if self.task is None else conversation_items(self.task, self.task_id, not self.items)
-        return [*self.items, *said]
 
     def shown(self, record: StoredConversation | None = None) -> dict[str, Any]:
         """Return the conversation as a JSON object, with this record or its own."""
@@ -185,7 +180,12 @@ async def delete_item(request: Request, name: str, item_id: str, caller: Caller,
 
 
 async def _all_items(gateway: Gateway, caller: Principal, name: str) -> list[OutputItem]:
-    return await gateway.calls.histories.run(lambda: find_conversation(gateway, caller, name).all_items())
+    def read() -> list[OutputItem]:
+        found = find_conversation(gateway, caller, name)
+        said = () if found.task is None else conversation_items(found.task, found.task_id, not found.items)
+        return [*found.items, *said]
+
+    return await gateway.calls.histories.run(read)
 
 
 def _change(gateway: Gateway, caller: Principal, name: str, change: Change, of_items: bool = False) -> dict[str, Any]:

@@ -1,35 +1,47 @@
 """following: read the stream of a task until an answer is whole, for an open connection or for a single reply."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Iterable
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fastapi import Request
 
 from roboco.client.task import Task
-from roboco.gateway.openai.chat_stream import ChatStream
+from roboco.domain.stream.item import StreamItem
 from roboco.gateway.openai.events import ResponseEvent, events_after
-from roboco.gateway.openai.response_stream import ResponseStream
 from roboco.gateway.openai.sse import frame
 from roboco.gateway.principal import ACCESS
 from roboco.gateway.problem import Problem, unavailable
 from roboco.gateway.streams.live_response import OnDisconnect
 
 Answered = TypeVar("Answered")
+Piece_co = TypeVar("Piece_co", covariant=True)
 
 
-async def response_events(
-    task: Task, stream: ResponseStream, cursor: str | None
-) -> AsyncGenerator[list[ResponseEvent], None]:
-    """Yield the events of a response, as they arise, until its last one. Raise Problem if the task ends before."""
+class AnswerTranslator(Protocol[Piece_co]):
+    """Translates the items of a task into the pieces of an answer."""
+
+    @property
+    def finished(self) -> bool:
+        """True once the answer has ended."""
+
+    def feed(self, item: StreamItem) -> Iterable[Piece_co]:
+        """Return the pieces of an item."""
+
+
+async def answer_pieces(
+    task: Task, stream: AnswerTranslator[Piece_co], cursor: str | None
+) -> AsyncGenerator[list[Piece_co], None]:
+    """Yield the pieces of an answer, as they arise, until its last one. Raise Problem if the task ends before."""
     async with aclosing(task.astream(cursor)) as items:
         async for item in items:
-            if events := stream.feed(item):
-                yield events
+            if pieces := list(stream.feed(item)):
+                yield pieces
             if stream.finished:
                 return
-    raise _ended(task)
+    detail = f"task {task.task_id} has ended before the answer"
+    raise Problem(409, "ended", detail, "continue after its last response, in a branch")
 
 
 async def response_frames(
@@ -46,28 +58,11 @@ async def response_frames(
                 yield frame(event.document(), event.type)
 
 
-async def whole_response(batches: AsyncGenerator[list[ResponseEvent], None], stream: ResponseStream) -> dict[str, Any]:
-    """Return the response when it has ended."""
+async def drained(batches: AsyncGenerator[Any, None]) -> None:
+    """Read all pieces of an answer, which its stream keeps."""
     async with aclosing(batches):
         async for _ in batches:
             continue
-    return stream.result
-
-
-async def chat_deltas(task: Task, stream: ChatStream, cursor: str | None) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the deltas of a chat completion, as they arise, until it has finished."""
-    async with aclosing(task.astream(cursor)) as items:
-        async for item in items:
-            for delta in stream.feed(item):
-                yield delta
-            if stream.finished:
-                return
-    raise _ended(task)
-
-
-def _ended(task: Task) -> Problem:
-    detail = f"task {task.task_id} has ended before the answer"
-    return Problem(409, "ended", detail, "continue after its last response, in a branch")
 
 
 async def answer_while_connected(

@@ -1,14 +1,29 @@
-"""messages: the events of the messages of a response, while their texts arrive, restart and are committed."""
+"""messages: the running attempt at an agent's turn, and the events of its message.
+
+Texts arrive, restart and are committed.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roboco.domain.stream.item import TextPartDelta
-from roboco.gateway.openai.attempt import Attempt
+from roboco.domain.stream.item import StreamItem, TextPartDelta
 from roboco.gateway.openai.events import TEXT, EventNumbers, ResponseEvent
 from roboco.gateway.openai.ids import message_item_id
 from roboco.gateway.openai.outputs import OutputItem, message_item, text_part
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """The attempt whose text arrives, from the event with which it began."""
+
+    step_id: str = ""
+    """The step to which the turn leads; "" while no turn runs."""
+    number: int = 1
+    place: int = 0
+    """The place of that event, as its reader counts places."""
+    chunks: int = 0
+    """The chunks in the log before it."""
 
 
 @dataclass
@@ -33,19 +48,40 @@ class Messages:
     """The messages of one response, at most one of them open. `index` is the output index of the next item."""
 
     numbers: EventNumbers
-    attempt: Attempt
     task_id: str
     index: int = 0
+    chunks: int = 0
+    """The chunks in the log up to the newest item."""
+    _attempt: _Attempt = _Attempt()
     _open: _Message | None = None
     _void: dict[tuple[str, int], int] = field(default_factory=dict)
 
+    def follow(self, item: StreamItem) -> Iterator[ResponseEvent]:
+        """Yield the events of an item about the attempts at a turn: the message of an earlier attempt is void."""
+        match item.type:
+            case "event_agent_select":
+                step_id, number = item.data.step_id, 1
+            case "event_turn_restart":
+                step_id, number = item.data.step_id, item.data.attempt
+            case "event_stream_reset":
+                step_id, number = "", 1
+            case _:
+                return
+        yield from self.restart() if step_id else self.void()
+        self._attempt = _Attempt(step_id, number, self.numbers.place, self.chunks)
+
     def add(self, delta: TextPartDelta) -> Iterator[ResponseEvent]:
-        """Yield the events of a piece of text, or of the whole text of a message."""
+        """Yield the events of a piece of text, or of the whole text of a message.
+
+        If the log holds the chunks before a piece no more, its committed text follows as a whole.
+        """
+        is_running = (delta.step_id, delta.attempt) == (self._attempt.step_id, self._attempt.number)
+        lacks_begin = is_running and not delta.replace and self.chunks != self._attempt.chunks + 1
         if self._open is not None and not _continues(self._open, delta):
             yield from self.void()
-        elif delta.replace and not self.attempt.is_of(delta):
+        elif delta.replace and not is_running:
             yield from self._void_unseen()  # the step of an earlier attempt replaces the running one
-        if not delta.text or (self._open is None and self.attempt.lacks_begin(delta)):
+        if not delta.text or (self._open is None and lacks_begin):
             return
         if self._open is None:
             yield from self._begin(delta.step_id, delta.attempt)
@@ -77,7 +113,7 @@ class Messages:
         yield from self.add(whole)
         if text:
             yield from self._close(status)
-        self.attempt.end()
+        self._attempt = replace(self._attempt, step_id="")
 
     def committed_item(self, step_id: str, attempt: int, text: str, status: str) -> OutputItem:
         """Return the output item of a committed text."""
@@ -85,8 +121,8 @@ class Messages:
 
     def _void_unseen(self) -> Iterator[ResponseEvent]:
         """Yield the events of a void message whose text the log holds no more, if the attempt had text."""
-        attempt = self.attempt
-        if self._open is None and attempt.had_text():
+        attempt = self._attempt
+        if self._open is None and attempt.step_id and self.chunks > attempt.chunks:
             yield from self._begin(attempt.step_id, attempt.number)
             yield from self.void()
 
@@ -97,7 +133,7 @@ class Messages:
         message = _Message(step_id, attempt, self._item_id(step_id, attempt), self.index)
         self._open = message
         self.index += 1
-        item, place = message_item(message.item_id, None, "in_progress"), self.attempt.place
+        item, place = message_item(message.item_id, None, "in_progress"), self._attempt.place
         yield self._event("output_item.added", {"output_index": message.index, "item": item}, place)
         yield self._event("content_part.added", _at(message) | {"part": text_part("")}, place)
 
@@ -105,7 +141,7 @@ class Messages:
         if text:
             message.pieces.append(text)
             message.length += len(text)
-            number = self.numbers.take(self.attempt.place, TEXT + message.length)
+            number = self.numbers.take(self._attempt.place, TEXT + message.length)
             fields = _at(message) | {"delta": text, "logprobs": []}
             yield ResponseEvent(number, "response.output_text.delta", fields)
 

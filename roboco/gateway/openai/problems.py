@@ -4,18 +4,14 @@ Clients repeat a request after 408, 409, 429 and 5xx, unless `x-should-retry` sa
 request would meet again carries `x-should-retry: false`, and a refusal before acceptance `true`.
 """
 
-from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
 
 from roboco.domain.canonical_json import well_formed
-from roboco.errors import RobocoError
-from roboco.gateway.bodies.strict_json import StrictJsonRoute
-from roboco.gateway.problem import Problem, not_found, problem_of, problem_response
+from roboco.gateway.problem import Problem, not_found, problem_response
 
 PARAM: Final = "param"
 """The member of `Problem.extra` that names the parameter."""
@@ -62,35 +58,12 @@ def error_response(problem: Problem) -> JSONResponse:
     return JSONResponse(error_object(problem), problem.status, {"x-should-retry": again, **problem.headers})
 
 
-class OpenAIRoute(StrictJsonRoute):
-    """A route whose errors have OpenAI's shape, also those of authentication and of the request's form."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of requests."""
-        handle = super().get_route_handler()
-
-        async def handle_with_errors(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except Problem as problem:
-                return error_response(problem)
-            except RobocoError as error:
-                return error_response(problem_of(error))
-            except RequestValidationError as error:
-                return error_response(_of_validation(error, request))
-            except HTTPException as error:
-                code = "not_found" if error.status_code == 404 else "invalid"
-                return error_response(Problem(error.status_code, code, str(error.detail), headers=error.headers))
-
-        return handle_with_errors
-
-
 def response_at(path: str, problem: Problem, unknown: bool = False) -> Response:
-    """Return the response of a Problem outside of the routes, in the shape of the API to which the path belongs.
+    """Return the response of a Problem in the shape of the API to which the path belongs.
 
     `unknown` says that no route has the path: a client of OpenAI's API may have another base URL than this API has.
     """
-    ours = path.startswith("/openai/")
+    ours = path.startswith(OPENAI)
     if unknown and (ours or any(f"{route}/" in f"{path}/" for route in _ROUTES)):
         named = f"no route {path[:200]!r}"
         problem = not_found(named, "the routes of " + _SERVED if path.startswith(_BASE) else "the base URL of " + _AT)
@@ -98,13 +71,15 @@ def response_at(path: str, problem: Problem, unknown: bool = False) -> Response:
     return error_response(problem) if ours else problem_response(problem)
 
 
+OPENAI: Final = "/openai/"
+"""The begin of the paths of OpenAI's API."""
 _BASE: Final = "/openai/v1/"
 _ROUTES: Final = ("/models", "/chat/completions", "/completions", "/responses", "/embeddings", "/conversations")
 _AT: Final = "OpenAI's API at this gateway ends with /openai/v1: change it in the client"
 _SERVED: Final = "OpenAI's API at this gateway are models, responses, conversations and chat/completions"
 
 
-def _of_validation(error: RequestValidationError, request: Request) -> Problem:
+def problem_of_validation(error: RequestValidationError, request: Request) -> Problem:
     """Return 400 with the first wrong parameter, and without its value, which may be a secret."""
     mistake = error.errors()[0]
     if mistake["type"] == "json_invalid":

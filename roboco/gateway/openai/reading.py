@@ -18,7 +18,6 @@ from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.response_object import (
     ResponseHead,
     ResponseOrigin,
-    ResponseState,
     checked_form,
     origin_of,
     response_object,
@@ -50,7 +49,7 @@ def read_response(task: Task, head: ResponseHead, position: int) -> dict[str, An
     output = [*response_items(own, head.task_id, origin.schema is not None, ended), *asks]
     state = checked_form(state, origin, output)
     usage, changed_at = (total_usage(own), own[-1].created_at) if ended else (None, None)
-    return response_object(head, origin, ResponseState(state, output, usage, changed_at))
+    return response_object(head, origin, state, output, usage, changed_at)
 
 
 def _read_without_steps(
@@ -67,7 +66,7 @@ def _read_without_steps(
         elif changed := pending.changes():  # the tool of an approved call has changed: a person decides again
             output = [approval_item(call, head.task_id) for call in pending.unapproved() if call.id in changed]
             state = COMPLETED
-    return response_object(head, ResponseOrigin(before.seq + 1, before.created_at), ResponseState(state, output))
+    return response_object(head, ResponseOrigin(before.seq + 1, before.created_at), state, output)
 
 
 def _state_now(

@@ -13,11 +13,11 @@ import re
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Final
 
 from fastapi import Request
 
-from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.status import TaskStatus
@@ -26,8 +26,8 @@ from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.principal import Principal
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
-_PAGES: Final = 4
-_PAGE_SIZE: Final = 500
+_MAX_TASKS: Final = 2000
+"""Tasks of the index that are read to find that of an earlier attempt."""
 _HEADERS_SECONDS: Final = 120.0
 """The age of a first attempt whose answer begins at once. It was lost before its first byte."""
 _DEFAULT_TIMEOUT: Final = 600.0
@@ -86,17 +86,11 @@ class Repetition:
         if self.key is not None or not self.attempts:
             return None
         since = self.since(immediate)
-        filters: TaskFilterOptions = {"since": since, "tenant": self.caller.tenant}
-        cursor = ""
-        for _ in range(_PAGES):
-            page = orchestrator.task_page(limit=_PAGE_SIZE, cursor=cursor, **filters)
-            for entry in page.entries:
-                shown = shown_task_id(self.caller, entry.task_id)
-                recent = entry.created_at >= since and entry.status is not TaskStatus.CANCELLED
-                if recent and shown.startswith(self._prefix):
-                    return shown
-            if not (cursor := page.cursor):
-                break
+        for entry in islice(orchestrator.tasks(since=since, tenant=self.caller.tenant), _MAX_TASKS):
+            shown = shown_task_id(self.caller, entry.task_id)
+            recent = entry.created_at >= since and entry.status is not TaskStatus.CANCELLED
+            if recent and shown.startswith(self._prefix):
+                return shown
         return None
 
     @property

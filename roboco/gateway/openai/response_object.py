@@ -67,20 +67,16 @@ def checked_form(settled: Settled, origin: ResponseOrigin, output: Sequence[Outp
     return Settled("failed", "the answer has not the form that the request demands: no model can be asked for it")
 
 
-@dataclass(frozen=True)
-class ResponseState:
-    """The facts about a response that change."""
-
-    settled: Settled
-    output: Sequence[OutputItem] = ()
-    usage: Usage | None = None
-    """The usage of the steps, once the response has ended."""
-    changed_at: datetime | None = None
-
-
-def response_object(head: ResponseHead, origin: ResponseOrigin, state: ResponseState) -> dict[str, Any]:
-    """Return the response as a JSON object."""
-    settled, changed_at = state.settled, state.changed_at
+def response_object(
+    head: ResponseHead,
+    origin: ResponseOrigin,
+    settled: Settled,
+    output: Sequence[OutputItem],
+    usage: Usage | None = None,
+    changed_at: datetime | None = None,
+) -> dict[str, Any]:
+    """Return the response as a JSON object. `usage` is that of its steps, once it has ended."""
+    typed = {"type": "json_schema", "name": "answer", "schema": origin.schema, "strict": True}
     return {
         "id": str(ResponseId(head.task_id, origin.position)),
         "object": "response",
@@ -93,24 +89,19 @@ def response_object(head: ResponseHead, origin: ResponseOrigin, state: ResponseS
         "instructions": origin.instructions,
         "metadata": {},
         "model": head.team,
-        "output": list(state.output),
+        "output": list(output),
         "parallel_tool_calls": True,
         "previous_response_id": head.previous_response_id,
         "conversation": {"id": conversation_id(head.task_id)},
         "store": True,
         "temperature": None,
-        "text": {"format": _format(origin.schema)},
+        "text": {"format": {"type": "text"} if origin.schema is None else typed},
         "tool_choice": "required" if origin.must_call else "auto",
         "tools": list(origin.tools),
         "top_p": None,
         "truncation": "disabled",
-        "usage": None if state.usage is None else response_usage(state.usage),
+        "usage": None if usage is None else response_usage(usage),
     }
-
-
-def _format(schema: dict[str, Any] | None) -> dict[str, Any]:
-    typed = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
-    return {"type": "text"} if schema is None else typed
 
 
 def _function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:

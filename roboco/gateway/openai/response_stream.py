@@ -19,7 +19,6 @@ from roboco.domain.stream.event import StatusChanged
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor
 from roboco.domain.usage import Usage
-from roboco.gateway.openai.attempt import Attempt
 from roboco.gateway.openai.events import EventNumbers, ResponseEvent
 from roboco.gateway.openai.messages import Messages
 from roboco.gateway.openai.outputs import (
@@ -35,7 +34,6 @@ from roboco.gateway.openai.outputs import (
 from roboco.gateway.openai.response_object import (
     ResponseHead,
     ResponseOrigin,
-    ResponseState,
     checked_form,
     origin_of,
     response_object,
@@ -72,11 +70,10 @@ class ResponseStream:
     """Translates the items of a task, from any position before the response, into its events."""
 
     def __init__(self, head: ResponseHead, start: ResponseStart) -> None:
-        self._head = head
+        self.head = head
         self._start = start
         self._numbers = EventNumbers()
-        self._attempt = Attempt()
-        self._messages = Messages(self._numbers, self._attempt, head.task_id)
+        self._messages = Messages(self._numbers, head.task_id)
         self._last = start.before
         self._rested = start.before is not None
         self._origin: ResponseOrigin | None = None
@@ -106,7 +103,7 @@ class ResponseStream:
         at = Cursor.parse(item.cursor)
         self._numbers.place = at.events + at.chunks
         if not self._is_typed:
-            self._attempt.chunks_now = at.chunks
+            self._messages.chunks = at.chunks
         if self._origin is None and not self._begins_with(item):
             return []
         return list(self._events(item))
@@ -160,15 +157,7 @@ class ResponseStream:
             case "event_task_end" if self._last is not None:
                 yield from self._settle(settled_by(item.data.status, item.data.reason, self._last, False))
             case _:
-                yield from self._turn(item)
-
-    def _turn(self, item: StreamItem) -> Iterator[ResponseEvent]:
-        """Yield the events of an item about the attempts at a turn."""
-        if item.type in ("event_agent_select", "event_turn_restart"):
-            yield from self._messages.restart()
-        elif item.type == "event_stream_reset":
-            yield from self._messages.void()
-        self._attempt.follow(item, self._numbers.place)
+                yield from self._messages.follow(item)
 
     def _step(self, step: TaskStep) -> Iterator[ResponseEvent]:
         before = self._last if self._steps else None
@@ -193,7 +182,7 @@ class ResponseStream:
             self._output.append(self._messages.committed_item(step.step_id, attempt, text, status))
 
     def _function_call(self, call: ToolCall) -> Iterator[ResponseEvent]:
-        task_id, arguments = self._head.task_id, arguments_json(call)
+        task_id, arguments = self.head.task_id, arguments_json(call)
         begun = function_call_item(call, task_id, "", "in_progress")
         done = function_call_item(call, task_id, arguments, "completed")
         at = {"item_id": begun["id"], "output_index": self._messages.index}
@@ -213,7 +202,7 @@ class ResponseStream:
         settled = settled_by(change.status, change.reason, self._last, unknown)
         if settled is not None and change.status == "approval" and not unknown:
             for call in asked:
-                item = approval_item(call, self._head.task_id)
+                item = approval_item(call, self.head.task_id)
                 yield self._event("output_item.added", {"output_index": self._messages.index, "item": item})
                 yield from self._done(item)
         yield from self._settle(settled)
@@ -241,8 +230,7 @@ class ResponseStream:
         settled = state if isinstance(state, Settled) else Settled(state)
         usage = self.usage if ended else None
         changed_at = self._last.created_at if ended and self._last is not None else None
-        state_now = ResponseState(settled, self._output, usage, changed_at)
-        self.result = response_object(self._head, self._origin, state_now)
+        self.result = response_object(self.head, self._origin, settled, self._output, usage, changed_at)
         number = self._numbers.take()
         return ResponseEvent(number, f"response.{kind}", {"response": self.result}, terminal=ended)
 

@@ -5,8 +5,9 @@ GET  /responses/ID ─► history of the task; with stream=true its stream, from
 """
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,42 +16,29 @@ from fastapi.responses import JSONResponse
 from roboco.client.task import Task
 from roboco.domain.canonical_json import sha256
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import Order, ResponseBody
 from roboco.gateway.openai.conversations import find_conversation
-from roboco.gateway.openai.following import (
-    answer_while_connected,
-    response_events,
-    response_frames,
-    whole_response,
-)
+from roboco.gateway.openai.events import ResponseEvent
+from roboco.gateway.openai.following import answer_pieces, answer_while_connected, drained, response_frames
 from roboco.gateway.openai.forms import Asked, asked_of, naming_ignored
 from roboco.gateway.openai.ids import ResponseId, shown_task_id, task_of_conversation
-from roboco.gateway.openai.problems import OpenAIRoute, wrong_parameter
+from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.reading import input_items, page_of, read_response
 from roboco.gateway.openai.repetition import repetition_of
-from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart, ResponseStream
 from roboco.gateway.openai.sse import event_stream
-from roboco.gateway.openai.turn import after_reference, earlier_turn, turn_of
+from roboco.gateway.openai.turn import after_reference, earlier_turn, input_entries, turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
 from roboco.gateway.rest.responses import STREAMED
 
-router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
+router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=StrictJsonRoute)
 CANCEL_SECONDS = 5.0
 """Seconds for which a cancellation waits until the work has ended."""
-
-
-@dataclass(frozen=True)
-class _Accepted:
-    """A request for a response that a task has accepted."""
-
-    body: ResponseBody
-    turn: accepting.AcceptedTurn
-    head: ResponseHead
 
 
 @router.post("/responses", summary="Create a response", responses=STREAMED)
@@ -62,29 +50,36 @@ async def create_response(request: Request, body: ResponseBody, caller: Caller, 
         if body.stream or not body.background:
             await held.enter_async_context(gateway.limits.open_stream(caller))
         accepted = await _accept(request, body, asked, caller, gateway)
-        head = await _head(gateway, caller, accepted.task, body)
-        return naming_ignored(asked, await _answer(request, gateway, _Accepted(body, accepted, head), held))
+        stream = ResponseStream(await _head(gateway, caller, accepted.task, body), accepted.start)
+        batches = answer_pieces(accepted.task, stream, accepted.cursor)
+        if body.stream:
+            return naming_ignored(asked, event_stream(gateway, response_frames(batches), held))
+        if body.background:
+            found = await _response_so_far(request, gateway, accepted, stream, batches)
+        else:
+            await answer_while_connected(request, gateway.closing, drained(batches))
+            found = stream.result
+        return naming_ignored(asked, JSONResponse(found))
 
 
-async def _answer(request: Request, gateway: Gateway, of: _Accepted, held: AsyncExitStack) -> Response:
-    """Return the response, or as much as the client asks for. A stream takes over what is held."""
-    body, accepted, head = of.body, of.turn, of.head
-    if body.background and not body.stream and accepted.start.item_id is None:  # the position is known
+async def _response_so_far(
+    request: Request,
+    gateway: Gateway,
+    accepted: accepting.AcceptedTurn,
+    stream: ResponseStream,
+    batches: AsyncGenerator[list[ResponseEvent], None],
+) -> dict[str, Any]:
+    """Return the response as soon as its position is known: once a worker has applied its message."""
+    if accepted.start.item_id is None:  # it is known already
         position = accepted.start.position
-        return JSONResponse(await gateway.calls.histories.run(read_response, accepted.task, head, position))
-    stream = ResponseStream(head, accepted.start)
-    batches = response_events(accepted.task, stream, accepted.cursor)
-    if body.stream:
-        return event_stream(gateway, response_frames(batches), held)
-    if not body.background:
-        return JSONResponse(await answer_while_connected(request, gateway.closing, whole_response(batches, stream)))
-    try:  # the position is known as soon as a worker has applied the message
+        return await gateway.calls.histories.run(read_response, accepted.task, stream.head, position)
+    try:
         async with aclosing(batches), asyncio.timeout(gateway.settings.call_timeout):
             await answer_while_connected(request, gateway.closing, anext(batches))
     except TimeoutError:
         detail = "no worker has applied the message yet; it is accepted"
         raise Problem(503, "unavailable", detail, "read the task", {"x-should-retry": "false"}) from None
-    return JSONResponse(stream.result)
+    return stream.result
 
 
 @router.get("/responses/{response_id}", summary="Get a response", responses=STREAMED)
@@ -104,7 +99,7 @@ async def get_response(
         return JSONResponse(whole)
     async with AsyncExitStack() as held:
         await held.enter_async_context(gateway.limits.open_stream(caller))
-        events = response_events(task, ResponseStream(head, ResponseStart(found.position)), None)
+        events = answer_pieces(task, ResponseStream(head, ResponseStart(found.position)), None)
         return event_stream(gateway, response_frames(events, starting_after), held)
 
 

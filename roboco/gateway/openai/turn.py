@@ -8,7 +8,7 @@ message of the user is the prompt, and all before it is history. If results of f
 the task that waits for them, and the rest is known to it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, Literal
@@ -21,6 +21,8 @@ Role = Literal["user", "assistant"]
 _FILES_ALONE: Final = "(files)"
 """The text of a message that has files alone."""
 _INSTRUCTING: Final = ("system", "developer")
+_DROPPED: Final = ("reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request")
+"""Outputs that clients send back with the conversation, and that the texts around them stand for."""
 _TEXT_TYPES: Final = ("text", "input_text", "output_text", "refusal", "summary_text")
 
 
@@ -223,3 +225,61 @@ def message_entry(role: Any, content: Any, where: str) -> Said | Instructed:
     if role == "assistant":
         return Said("assistant", text)
     raise wrong_parameter(f"{where}.role", "must be system, developer, user, assistant or tool")
+
+
+def chat_entries(messages: Sequence[dict[str, Any]]) -> Iterator[Entry]:
+    """Yield the entries of chat messages, in order. Raise Problem for a message that is wrong or not text."""
+    for index, message in enumerate(messages):
+        where = f"messages.{index}"
+        if message.get("role") == "tool":
+            call_id = message.get("tool_call_id")
+            if not isinstance(call_id, str):
+                raise wrong_parameter(f"{where}.tool_call_id", "is missing")
+            yield Returned(call_id, text_of(message.get("content"), f"{where}.content"))
+            continue
+        entry = message_entry(message.get("role"), message.get("content"), where)
+        yield entry
+        if isinstance(entry, Said) and entry.role == "assistant":
+            yield from _calls(message.get("tool_calls"), where)
+
+
+def _calls(calls: Any, where: str) -> Iterator[Called]:
+    if not isinstance(calls, list | None):
+        raise wrong_parameter(f"{where}.tool_calls", "must be a list")
+    for index, call in enumerate(calls or ()):
+        match call:
+            case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
+                yield Called(call_id, name, arguments)
+            case _:
+                raise wrong_parameter(f"{where}.tool_calls.{index}", "must have id, function.name and arguments")
+
+
+def input_entries(given: str | Sequence[dict[str, Any]]) -> Iterator[Entry]:
+    """Yield the entries of a response's input, in order. Raise Problem for an item that is wrong or not supported."""
+    if isinstance(given, str):
+        yield Said("user", given)
+        return
+    for index, item in enumerate(given):
+        entry = input_entry(item, f"input.{index}")
+        if entry is not None:
+            yield entry
+
+
+def input_entry(item: dict[str, Any], where: str) -> Entry | None:
+    """Return the entry of an item, or None if the texts around it stand for it. Raise Problem for a wrong one."""
+    match item:
+        case {"type": "message", "role": role, "content": content}:
+            return message_entry(role, content, where)
+        case {"role": role, "content": content} if "type" not in item:
+            return message_entry(role, content, where)
+        case {"type": "item_reference", "id": str(item_id)}:
+            return Referred(item_id)
+        case {"type": "function_call", "call_id": str(call_id), "name": str(name), "arguments": str(arguments)}:
+            return Called(call_id, name, arguments)
+        case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
+            return Returned(call_id, text_of(output, f"{where}.output"))
+        case {"type": "mcp_approval_response", "approval_request_id": str(request_id), "approve": bool(approve)}:
+            return Decided(request_id, approve, str(item.get("reason") or ""))
+        case {"type": kind} if kind in _DROPPED:
+            return None
+    raise wrong_parameter(where, f"items of type {str(item.get('type'))[:60]!r} with these fields are not supported")

@@ -14,28 +14,69 @@ The audit log has a line for each task, as soon as it has its outcome: also of a
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 from fastapi import Request, Response
+from pydantic import Field
 
 from roboco.client.operator.bulk import CONDITIONS
-from roboco.client.operator.bulk_control import DECISIONS, BulkContent, BulkOutcome, BulkReport
+from roboco.client.operator.bulk_control import DECISIONS, BulkContent, BulkOutcome, BulkReport, ControlName
 from roboco.client.options import BulkOptions
 from roboco.errors import RobocoError, TransientError
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.mistakes import FewMistakes
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, chosen_bulk_id
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, invalid
 from roboco.gateway.request_log import log_task_control
-from roboco.gateway.rest.bulk_models import BulkRequest
 from roboco.gateway.rest.endpoints import Endpoints, json_response
-from roboco.gateway.rest.list_conditions import listed_teams, listed_tenant, listed_time
+from roboco.gateway.rest.models import ItemName, TenantName, Text
+from roboco.gateway.rest.parameters import ListedTime, listed_teams, listed_tenant, listed_time
 from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.submission import chosen_team
 from roboco.gateway.teams import team_of_fork
 
 router = Endpoints("operations")
+MAX_PAGE: Final = 100
+"""Tasks of a page at most."""
+_Status = Annotated[str, Field(max_length=64)]
+
+
+class BulkRequest(FewMistakes, BulkContent):
+    """A control of all tasks that meet the conditions, of which each request performs one page."""
+
+    control: ControlName
+    """The control. `interrupt` sends no message."""
+    status: Annotated[list[_Status], Field(max_length=20)] = []
+    """Statuses or groups of open tasks. By default those that the control may concern: for example, `resume` reaches
+    paused tasks, and `retry` failed ones."""
+    tenant: TenantName | None = None
+    """The tenant. A key of a tenant reaches tasks of that tenant only."""
+    team: Annotated[list[Annotated[str, Field(max_length=64)]] | None, Field(max_length=20)] = None
+    """Names of teams."""
+    since: ListedTime = None
+    """The earliest change of the status: a time in ISO 8601, or a duration before now such as 2h."""
+    until: ListedTime = None
+    """The latest change of the status: 2h for tasks whose status has not changed for two hours."""
+    text: Annotated[str | None, Field(max_length=200)] = None
+    """A part of the title."""
+    what_if: bool | None = None
+    """True for runs of what-if alone, and false to leave them out."""
+    all_tasks: bool = False
+    """True to control all tasks: a request without a condition is refused otherwise."""
+    message: Text | None = None
+    """The message that each task gets, for `send`, or each new task, for `fork`."""
+    bulk_id: ItemName | None = None
+    """The id of the bulk control. The same id again controls no task twice. Leave it out with Idempotency-Key."""
+    cursor: Annotated[str, Field(max_length=400)] = ""
+    """The cursor of the response before, for its next page, with its `bulk_id` and `until`."""
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 20
+    """Tasks of a page."""
+    dry_run: bool = False
+    """True to count the tasks, without controlling any. Repeat it with the cursor until that is empty."""
+
+
 MAX_SECONDS: Final = 30.0
 """Seconds until an admission fails: the gateway waits less for the servers that it asks."""
 

@@ -4,7 +4,7 @@ POST ─► scope `operate` ─► team within the caller's budget ─► each r
 GET  ─► the histories of the task and of its runs ─► the comparison as it is now
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Response
 
@@ -12,15 +12,15 @@ from roboco.client.operator.what_if import comparison_id
 from roboco.client.task import Task
 from roboco.domain.recorded.run_comparison import WhatIfReport
 from roboco.gateway.access import Caller
-from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.budget import limited_team
+from roboco.gateway.gateway import TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, reporting_reuse, task_id_of_key
-from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.principal import Scope
 from roboco.gateway.rest.endpoints import Endpoints, json_response
 from roboco.gateway.rest.models import CreatedComparison, NewComparison, given_options
 from roboco.gateway.rest.parameters import TaskId
 from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.submission import chosen_team
-from roboco.gateway.teams import limited_team
 
 router = Endpoints("tasks")
 WhatIfId = Annotated[
@@ -57,8 +57,15 @@ async def start_what_if(
     runs = [f"{what_if}-{number}" for number in range(1, body.runs + 1)]
 
     def start() -> CreatedComparison:
+        task = gateway.find_task(caller, task_id)
+        options = given_options(body, "team", "seq")
+        team = task.team() if body.team is None else chosen_team(gateway, caller, body.team)
+        limited = limited_team(caller, team)
+        if body.team is not None or limited is not team:
+            options["team"] = limited.model_copy(update={"what_if": None})
         with reporting_reuse(key, lambda: gateway.exists(runs[0])):
-            return _started(gateway, caller, task_id, body, what_if)
+            running = task.what_if(body.seq, what_if=what_if, by=caller.by, **options)
+        return CreatedComparison(what_if=running.what_if, runs=list(running.task_ids))
 
     new = NewTaskId(what_if, key is not None)
     return json_response(await gateway.create_task(caller, new, start, *runs), 202)
@@ -70,14 +77,3 @@ async def start_what_if(
 def get_what_if(task: Task, what_if: WhatIfId) -> WhatIfReport:
     """Return route, result, tokens, cost, time and calls of the task and of each run, as they are now."""
     return task.comparison(what_if).report()
-
-
-def _started(gateway: Gateway, caller: Principal, task_id: str, body: NewComparison, what_if: str) -> CreatedComparison:
-    task: Task = gateway.find_task(caller, task_id)
-    options: dict[str, Any] = given_options(body, "team", "seq")
-    team = task.team() if body.team is None else chosen_team(gateway, caller, body.team)
-    limited = limited_team(caller, team)
-    if body.team is not None or limited is not team:
-        options["team"] = limited.model_copy(update={"what_if": None})
-    running = task.what_if(body.seq, what_if=what_if, by=caller.by, **options)
-    return CreatedComparison(what_if=running.what_if, runs=list(running.task_ids))

@@ -21,7 +21,7 @@ from roboco.client.receipt import Receipt, is_final, latest_receipt
 from roboco.client.task import Task
 from roboco.errors import RobocoError, UsageError
 from roboco.gateway.access import Caller
-from roboco.gateway.budget import check_within_budget, default_limits
+from roboco.gateway.budget import check_within_budget
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, are_answered, chosen_item_id, is_stored, reporting_reuse
 from roboco.gateway.principal import Principal, Scope
@@ -142,7 +142,7 @@ class _Request:
     async def admit(self) -> None:
         """Raise Problem unless the limits of the caller allow the control. What is accepted already is not refused."""
         if (limits := getattr(self.body, "limits", None)) is not None:
-            check_within_budget(self.caller, limits, default_limits(self.caller))
+            check_within_budget(self.caller, limits)
         if self.control.path == "answer" or getattr(self.body, "message", None) is not None:
             await self.gateway.admit_message(self.caller, self._is_accepted)
 

@@ -4,9 +4,15 @@
     down:  store ─► thread: one piece ─► event loop ─► client, which takes it before the next piece is read
 
 A piece that cannot be read ends the connection before all bytes are sent: the client sees that its file is incomplete.
+
+Agents and users write files, so their content is hostile input. A file is an attachment, a browser must not guess its
+type, and a document in it has an origin without rights. Types that a browser can run, such as HTML and SVG, are sent as
+plain bytes; the list of files has the true type.
 """
 
+import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO, Final, cast
 
 from fastapi import Query, Request, Response
@@ -18,13 +24,11 @@ from roboco.errors import UsageError
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import not_found
-from roboco.gateway.rest.caching import has_match
+from roboco.gateway.problem import Problem, not_found
+from roboco.gateway.rest.caching import PRIVATE, has_match
 from roboco.gateway.rest.endpoints import Endpoints, as_json
-from roboco.gateway.rest.file_headers import file_etag, file_headers
 from roboco.gateway.rest.models import FileList
 from roboco.gateway.rest.parameters import FileName, NewName, TaskId
-from roboco.gateway.rest.ranges import requested_range
 from roboco.gateway.rest.responses import problems, readable
 from roboco.gateway.rest.upload_body import uploaded_body
 
@@ -38,7 +42,21 @@ _FILE: Final[dict[int | str, dict[str, Any]]] = {
     206: {"description": "The range of the file that Content-Range names.", "content": _CONTENT},
     307: {"description": "The file at the S3 store, in the header Location."},
 }
-_UPLOAD: Final = {"requestBody": {"content": {"application/octet-stream": _BINARY}}}
+_STORES: Final[dict[str, Any]] = {
+    "status_code": 201,
+    "response_model": Artifact,
+    "responses": problems(404, 408, 409),
+    "openapi_extra": {"requestBody": {"content": {"application/octet-stream": _BINARY}}},
+}
+SAFE_TYPES: Final = frozenset(
+    {"application/json", "application/jsonl", "application/pdf", "application/zip"}
+    | {f"image/{name}" for name in ("gif", "jpeg", "png", "webp")}
+    | {f"text/{name}" for name in ("csv", "markdown", "plain")}
+)
+"""Types that are sent as they are, beside audio and video."""
+_UNKNOWN_TYPE: Final = "application/octet-stream"
+_MEDIA: Final = re.compile(r"(audio|video)/[a-z0-9][a-z0-9.+-]{0,126}")
+"""Agents declare types: anything else in one, such as a line break, would be another header."""
 
 
 @router.read("/tasks/{task_id}/files", FileList, "List files", statuses=(404,))
@@ -59,14 +77,7 @@ def list_files(
     return {"files": found, "next": found[-1].name if len(found) == limit else None}
 
 
-@router.put(
-    "/tasks/{task_id}/files/{name}",
-    status_code=201,
-    response_model=Artifact,
-    responses=problems(404, 408, 409),
-    openapi_extra=_UPLOAD,
-    summary="Upload a file",
-)
+@router.put("/tasks/{task_id}/files/{name}", summary="Upload a file", **_STORES)
 async def put_file(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId, name: FileName) -> Response:
     """Store the body as a file of the task, which need not be created yet. A message names it in `artifacts`.
 
@@ -79,14 +90,7 @@ async def put_file(request: Request, gateway: TheGateway, caller: Caller, task_i
     return await _stored(request, gateway, caller, task_id, name)
 
 
-@router.post(
-    "/tasks/{task_id}/files",
-    status_code=201,
-    response_model=Artifact,
-    responses=problems(404, 408, 409),
-    openapi_extra=_UPLOAD,
-    summary="Upload a file whose name is in the query",
-)
+@router.post("/tasks/{task_id}/files", summary="Upload a file whose name is in the query", **_STORES)
 async def post_file(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId, name: NewName) -> Response:
     """Do the same as PUT of a file with this name."""
     return await _stored(request, gateway, caller, task_id, name)
@@ -130,7 +134,7 @@ async def get_file(
     if redirect and seconds:
         url = await gateway.calls.files.run(task.artifact_url, name, seconds)
         if url is not None:
-            return Response(status_code=307, headers={"Location": url, "Cache-Control": "no-store"})
+            return Response(status_code=307, headers={"Location": url})
     etag, headers, asked = file_etag(file), file_headers(file), request.headers
     if has_match(asked.get("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
@@ -194,3 +198,61 @@ def _upload_target(gateway: Gateway, caller: Principal, task_id: str) -> tuple[s
     if stored is not None:
         caller.require(Scope.CONTROL)
     return whole_id, stored is None
+
+
+_RANGE: Final = re.compile(r"bytes= *+([0-9]{0,18}) *+- *+([0-9]{0,18}) *+")
+
+
+@dataclass(frozen=True)
+class ByteRange:
+    """Consecutive bytes of a file."""
+
+    start: int
+    length: int
+
+
+def requested_range(header: str | None, if_range: str | None, etag: str, size: int) -> ByteRange | None:
+    """Return the range that a request asks for, or None for the whole file. Raise Problem if it has no byte.
+
+    A header with another unit, with several ranges, or with mistakes is ignored, as RFC 9110, section 14, allows. So is
+    one whose If-Range does not name the file's tag: the client has a part of another file.
+    """
+    match = _RANGE.fullmatch(header or "")
+    if match is None or if_range not in (None, etag) or match[1] == match[2] == "":
+        return None
+    if match[1] == "":
+        start, end = max(0, size - int(match[2])), size
+    else:
+        start, end = int(match[1]), int(match[2]) + 1 if match[2] else size
+        if end <= start < size:
+            return None
+    if start >= min(end, size):
+        whole = f"bytes */{size}"
+        headers = {"Content-Range": whole}
+        raise Problem(416, "range_not_satisfiable", f"the file has no such bytes: {whole}", headers=headers)
+    return ByteRange(start, min(end, size) - start)
+
+
+def file_etag(file: Artifact) -> str:
+    """Return the entity tag of a file. Files never change: another content has another name."""
+    return f'"{file.sha256 or f"{file.name}-{file.size}"}"'
+
+
+def safe_type(mime_type: str) -> str:
+    """Return the type if no browser runs its content, else that of plain bytes. Texts are UTF-8."""
+    kind = mime_type.partition(";")[0].strip().lower()
+    if kind not in SAFE_TYPES and _MEDIA.fullmatch(kind) is None:
+        return _UNKNOWN_TYPE
+    return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+
+
+def file_headers(file: Artifact) -> dict[str, str]:
+    """Return the headers of a response with the file, or a part of it. The name needs no quoting, by its alphabet."""
+    return {
+        "Content-Type": safe_type(file.mime_type),
+        "Content-Disposition": f'attachment; filename="{file.name}"',
+        "ETag": file_etag(file),
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "Accept-Ranges": "bytes",
+        **PRIVATE,
+    }

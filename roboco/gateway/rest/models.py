@@ -20,6 +20,7 @@ from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.domain.team.what_if import MAX_RUNS
 from roboco.gateway.bodies.mistakes import FewMistakes
+from roboco.gateway.rest.parameters import ITEM_PATTERN, TASK_PATTERN
 
 
 def _integer(value: object) -> object:
@@ -29,11 +30,9 @@ def _integer(value: object) -> object:
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
 Reason = Annotated[str, Field(max_length=4000)]
-TaskName = Annotated[
-    str, Field(max_length=161, pattern=r"^([a-z0-9][a-z0-9_-]{0,31}:)?[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")
-]
+TaskName = Annotated[str, Field(max_length=161, pattern=TASK_PATTERN)]
 """The id of a task; that of a tenant's task may begin with the tenant and a colon."""
-ItemName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+ItemName = Annotated[str, Field(pattern=ITEM_PATTERN)]
 TenantName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
 
 

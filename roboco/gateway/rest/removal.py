@@ -22,9 +22,8 @@ from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal
 from roboco.gateway.rest.endpoints import Endpoints, json_response, run_operation, wait_until
-from roboco.gateway.rest.list_conditions import ListedTime, listed_time
 from roboco.gateway.rest.models import StrictInput
-from roboco.gateway.rest.parameters import MAX_WAIT, TaskId
+from roboco.gateway.rest.parameters import MAX_WAIT, ListedTime, TaskId, listed_time
 from roboco.gateway.rest.responses import problems
 
 router = Endpoints("operations")
@@ -200,7 +199,7 @@ async def export_task(gateway: TheGateway, caller: Caller, task_id: TaskId) -> R
     disposition = f'attachment; filename="{task_id.replace(":", "_")}.tar"'
     return StreamingResponse(
         _streamed(gateway, pieces),
-        headers={"Content-Disposition": disposition, "Cache-Control": "no-store"},
+        headers={"Content-Disposition": disposition},
         media_type="application/x-tar",
     )
 

@@ -1,7 +1,6 @@
 """routes: all routes of the REST API, below `/v1`. Each operation has the name of its function as its id."""
 
 from fastapi import APIRouter, Depends
-from fastapi.routing import APIRoute
 
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.rest import (
@@ -18,15 +17,10 @@ from roboco.gateway.rest import (
 )
 from roboco.gateway.rest.parameters import refuse_unknown_parameters
 
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name
-
-
 router = APIRouter(
     route_class=StrictJsonRoute,
     prefix="/v1",
-    generate_unique_id_function=_operation_id,
+    generate_unique_id_function=lambda route: route.name,
     dependencies=[Depends(refuse_unknown_parameters)],
 )
 for part in (teams, tasks, comparisons, controls, records, files, operations, removal, bulk, usage):

@@ -10,12 +10,13 @@ from typing import Any
 from pydantic import JsonValue
 
 from roboco.domain.team.team import Team
+from roboco.gateway.budget import limited_team
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import forbidden
 from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, given_options
-from roboco.gateway.teams import frozen_team, limited_team, named_team, team_of_fork, team_of_new_task
+from roboco.gateway.teams import frozen_team, named_team, team_of_fork, team_of_new_task
 
 SERVER_FIELDS = ("base_url", "api_key_env", "api_key", "headers")
 """Fields of a model profile that choose the server, and the secrets that it gets."""

@@ -10,14 +10,13 @@ from roboco.domain.ids import retry_id, tenant_of
 from roboco.domain.task_filter import STATUS_NAMES
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller
-from roboco.gateway.budget import check_within_budget, default_limits
+from roboco.gateway.budget import check_within_budget
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, new_task_id, reporting_reuse
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.rest.endpoints import Endpoints, json_response
-from roboco.gateway.rest.list_conditions import ListedTeam, listed_teams, listed_tenant, listed_time
 from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, TaskList, TaskRetry, TenantName
-from roboco.gateway.rest.parameters import TaskId
+from roboco.gateway.rest.parameters import ListedTeam, TaskId, listed_teams, listed_tenant, listed_time
 from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.submission import create_task as submit_task
 from roboco.gateway.rest.submission import fork_options
@@ -27,19 +26,18 @@ Time = Annotated[
     str | None,
     Query(max_length=64, description="A time in ISO 8601, or a duration before now: 30m, 2h, 1d.", examples=["1d"]),
 ]
-_CREATED: Final[dict[int | str, dict[str, Any]]] = {
+_CREATED: Final = {
     200: {"description": "The same request was made before: this is its task.", "model": CreatedTask},
     201: {"headers": {"Location": {"description": "The address of the task.", "schema": {"type": "string"}}}},
 }
+_CREATES: Final[dict[str, Any]] = {
+    "status_code": 201,
+    "response_model": CreatedTask,
+    "responses": _CREATED | problems(404, 409),
+}
 
 
-@router.post(
-    "/tasks",
-    status_code=201,
-    response_model=CreatedTask,
-    responses={**_CREATED, **problems(404, 409)},
-    summary="Create a task",
-)
+@router.post("/tasks", summary="Create a task", **_CREATES)
 async def create_task(gateway: TheGateway, caller: Caller, body: NewTask, key: IdempotencyKey = None) -> Response:
     """Submit a task. Once this returns, workers finish it.
 
@@ -94,13 +92,7 @@ def get_task(task: Task) -> TaskSummary:
     return task.summary()
 
 
-@router.post(
-    "/tasks/{task_id}/fork",
-    status_code=201,
-    response_model=CreatedTask,
-    responses={**_CREATED, **problems(404, 409)},
-    summary="Fork a task",
-)
+@router.post("/tasks/{task_id}/fork", summary="Fork a task", **_CREATES)
 async def fork_task(
     gateway: TheGateway, caller: Caller, task_id: TaskId, body: ForkTask, key: IdempotencyKey = None
 ) -> Response:
@@ -123,13 +115,7 @@ async def fork_task(
     return await _created(gateway, caller, new, key, fork)
 
 
-@router.post(
-    "/tasks/{task_id}/retry",
-    status_code=201,
-    response_model=CreatedTask,
-    responses={**_CREATED, **problems(404, 409)},
-    summary="Retry a failed task",
-)
+@router.post("/tasks/{task_id}/retry", summary="Retry a failed task", **_CREATES)
 async def retry_task(gateway: TheGateway, caller: Caller, task_id: TaskId, body: TaskRetry | None = None) -> Response:
     """Continue a failed task in a new one, from its last good step. The failed task names the new one in `retried_as`.
 
@@ -142,7 +128,7 @@ async def retry_task(gateway: TheGateway, caller: Caller, task_id: TaskId, body:
     request = body or TaskRetry()
     limits: dict[str, Any] = request.limits.overrides()
     if limits:
-        check_within_budget(caller, request.limits, default_limits(caller))
+        check_within_budget(caller, request.limits)
 
     def new_id() -> NewTaskId:
         failed = gateway.find_task(caller, task_id).stored_summary()

@@ -23,7 +23,7 @@ from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import unavailable
 from roboco.gateway.rest.endpoints import Endpoints, as_json
-from roboco.gateway.rest.list_conditions import ListedTeam, listed_teams, listed_tenant
+from roboco.gateway.rest.parameters import ListedTeam, listed_teams, listed_tenant
 from roboco.gateway.rest.responses import problems
 
 router = Endpoints("operations")

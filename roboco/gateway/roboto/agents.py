@@ -17,7 +17,7 @@ from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, invalid
 from roboco.gateway.roboto.answers import answer_with_session
 from roboco.gateway.roboto.errors import CreatingRoute, RobotoRoute, enveloped
-from roboco.gateway.roboto.requests import InvokeRequest, StartRequest
+from roboco.gateway.roboto.requests import InvokeRequest, StartRequest, TextBlock, WireMessage
 from roboco.gateway.roboto.starting import owner, start_session
 from roboco.gateway.teams import named_team, usable_teams
 
@@ -65,12 +65,8 @@ async def invoke(
         raise invalid(f"values: no variable {', '.join(unknown)[:200]}; variables: {PROMPT}")
     if not (prompt := request.values.get(PROMPT, "")).strip():
         raise invalid(f"values: {PROMPT!r} is missing")
-    start = StartRequest.model_validate(
-        {
-            "messages": [{"role": "user", "content": [{"text": prompt}]}],
-            "analysis_scope": request.analysis_scope,
-        }
-    )
+    message = WireMessage(role="user", content=[TextBlock(text=prompt)])
+    start = StartRequest(messages=[message], analysis_scope=request.analysis_scope)
     task = await start_session(gateway, caller, name, start, owner(caller, None), key)
     return await answer_with_session(gateway, task, 1)
 

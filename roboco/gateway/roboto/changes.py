@@ -155,11 +155,11 @@ def changes_since(token: GivenToken, poll: SessionPoll, reader: Reader) -> Chang
     for index, message in sorted(poll.changes.messages_by_idx.items()):
         shown = agent_message(message)
         if first and message.item_id is not None and message.item_id.startswith(reader.sender):
-            shown = _without_content(shown)
+            shown = shown.model_copy(update={"content": []})
         if index == first and token.given > 0 and not void:
             messages[index] = _rest(shown, token.given)
         elif index == first and marks_void:
-            messages[index] = _with_void(shown)
+            messages[index] = shown.model_copy(update={"content": [_VOID, *shown.content]})
         elif not _is_blank_turn(message):
             messages[index] = shown
     if marks_void and first not in messages:
@@ -213,14 +213,6 @@ def _rest(message: AgentMessage, given: int) -> AgentMessage:
             content.append(part.model_copy(update={"text": rest}))
         given = max(0, given - len(part.text))
     return message.model_copy(update={"content": content})
-
-
-def _with_void(message: AgentMessage) -> AgentMessage:
-    return message.model_copy(update={"content": [_VOID, *message.content]})
-
-
-def _without_content(message: AgentMessage) -> AgentMessage:
-    return message.model_copy(update={"content": []})
 
 
 def _is_blank_turn(message: SessionMessage) -> bool:

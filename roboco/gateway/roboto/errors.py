@@ -4,18 +4,14 @@ The client makes an exception from the two fields, and any other field would bec
 POST after 429, 502 and 503. So a request that may have been carried out gets 504, unless its repetition is harmless.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-from fastapi import Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
 
 from roboco.domain.canonical_json import well_formed
-from roboco.errors import RobocoError
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
-from roboco.gateway.problem import Problem, problem_of
+from roboco.gateway.problem import Problem
 
 _CODES: Final[Mapping[str, tuple[int, str]]] = {
     "unauthorized": (401, "RobotoUnauthorizedException"),
@@ -33,8 +29,8 @@ _CODES: Final[Mapping[str, tuple[int, str]]] = {
 
 
 def enveloped(data: object) -> JSONResponse:
-    """Return the answer with this data. No cache may keep it."""
-    return JSONResponse({"data": data}, headers={"Cache-Control": "no-store"})
+    """Return the answer with this data."""
+    return JSONResponse({"data": data})
 
 
 def error_response(problem: Problem, repeatable: bool = True) -> JSONResponse:
@@ -51,18 +47,6 @@ class RobotoRoute(StrictJsonRoute):
 
     repeatable = True
     """True if the same request again changes nothing more."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of the route, with its errors translated."""
-        handle = super().get_route_handler()
-
-        async def handle_request(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except (Problem, RobocoError, RequestValidationError, HTTPException) as error:
-                return error_response(problem_of(error), self.repeatable)
-
-        return handle_request
 
 
 class CreatingRoute(RobotoRoute):

@@ -156,17 +156,14 @@ def _rests(status: TaskStatus, steps: Sequence[TaskStep]) -> bool:
 
 def _check_turn(status: AgentSessionStatus, task_status: TaskStatus, rests: bool) -> None:
     if task_status in _DECIDED:
-        raise Problem(
-            409, "busy", f"the task has the status {task_status} and takes no message", "approve, deny or resume first"
-        )
-    if status is AgentSessionStatus.ROBOTO_TURN and not rests:
-        raise Problem(
-            409, "busy", "the session is in roboto_turn and takes no message", "poll its delta until it is in user_turn"
-        )
-    if status is AgentSessionStatus.CLIENT_TOOL_TURN:
-        raise Problem(
-            409, "busy", "the session is in client_tool_turn and takes no message", "submit the results of its tools"
-        )
+        where, remedy = f"task has the status {task_status}", "approve, deny or resume first"
+    elif status is AgentSessionStatus.ROBOTO_TURN and not rests:
+        where, remedy = "session is in roboto_turn", "poll its delta until it is in user_turn"
+    elif status is AgentSessionStatus.CLIENT_TOOL_TURN:
+        where, remedy = "session is in client_tool_turn", "submit the results of its tools"
+    else:
+        return
+    raise Problem(409, "busy", f"the {where} and takes no message", remedy)
 
 
 def _check_declared(tools: Sequence[WireTool], known: Sequence[dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from roboco.gateway.access import Caller
 from roboco.gateway.gateway import TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, are_answered
 from roboco.gateway.principal import Scope
-from roboco.gateway.roboto.answers import OrgId, answer_with_session
+from roboco.gateway.roboto.answers import OrgId, answer_with_session, next_changes
 from roboco.gateway.roboto.changes import GivenToken, Reader, drops_void_text
 from roboco.gateway.roboto.errors import CreatingRoute, RobotoRoute, enveloped
 from roboco.gateway.roboto.requests import (
@@ -30,7 +30,6 @@ from roboco.gateway.roboto.starting import (
     start_session,
     team_of_chats,
 )
-from roboco.gateway.roboto.waiting import next_changes
 
 NAMES = ("chats", "threads")
 """The names of a session in roboto.ai's clients up to 0.45, and later."""

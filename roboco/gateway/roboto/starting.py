@@ -31,7 +31,17 @@ async def start_session(
 
     def submit() -> Task:
         team = team_of_new_task(gateway, caller, new, team_name)
-        return _submit(gateway, caller, team, request, {"tenant": tenant, "task_id": new.task_id})
+        request.check()
+        earlier, prompt = _split(request)
+        new_task: SubmitOptions = {"tenant": tenant, "task_id": new.task_id, "conversation": True}
+        options: SubmitOptions = {**new_task, **message_options(request, caller.by)}
+        if earlier:
+            options["history"] = earlier
+        if context := _context(team, request.system_prompt or ""):
+            options["context"] = context
+        if request.model_profile:
+            options["model"] = request.model_profile
+        return gateway.orchestrator.run(team, prompt, **options)
 
     return await gateway.create_task(caller, new, submit)
 
@@ -45,19 +55,6 @@ async def fork_session(gateway: Gateway, caller: Principal, task: Task, seq: int
         return task.fork(seq, team=team, task_id=new.task_id, by=caller.by)
 
     return await gateway.create_task(caller, new, fork)
-
-
-def _submit(gateway: Gateway, caller: Principal, team: Team, request: StartRequest, options: SubmitOptions) -> Task:
-    request.check()
-    earlier, prompt = _split(request)
-    whole: SubmitOptions = {**options, **message_options(request, caller.by), "conversation": True}
-    if earlier:
-        whole["history"] = earlier
-    if context := _context(team, request.system_prompt or ""):
-        whole["context"] = context
-    if request.model_profile:
-        whole["model"] = request.model_profile
-    return gateway.orchestrator.run(team, prompt, **whole)
 
 
 def team_of_chats(gateway: Gateway, caller: Principal) -> str:

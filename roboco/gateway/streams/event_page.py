@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -34,39 +34,6 @@ class EventPage:
         return f'{{"items":[{items}],"cursor":"{self.place}","ended":{json.dumps(is_end(self.place))}}}'
 
 
-class _Collector:
-    """Collects the items of a page, and knows when the page is complete."""
-
-    def __init__(self, place: str, limit: int, until: float) -> None:
-        self.items: list[StreamItem] = []
-        self.place = place
-        self.has_read_log = False
-        self._until = until
-        self._limit = limit
-        self._chars = 0
-
-    def add(self, item: StreamItem, shown: bool) -> None:
-        """Add an item, or skip a hidden one."""
-        self.place = item.cursor
-        if shown:
-            self.items.append(item)
-            self._chars += len(item.data_json)
-
-    @property
-    def full(self) -> bool:
-        """True if no further item fits. The end of a task always does."""
-        last = self.items[-1].type if self.items else "event_task_end"
-        return last != "event_task_end" and (len(self.items) >= self._limit or self._chars > MAX_PAGE_CHARS)
-
-    def deadline(self, now: float) -> float:
-        """Return the time at which the page is complete, once the log is read."""
-        return min(self._until, now + COLLECT_SECONDS) if self.items else self._until
-
-    def page(self) -> EventPage:
-        """Return the page."""
-        return EventPage(tuple(self.items), self.place)
-
-
 async def read_page(
     items: AsyncGenerator[StreamItem | None, None],
     place: str,
@@ -80,22 +47,30 @@ async def read_page(
     without an item. Raise TransientError if no item of the log can be read in time.
     """
     loop = asyncio.get_running_loop()
-    found = _Collector(place, limit, loop.time() + wait)
+    until, begin = loop.time() + wait, place
+    found, chars, has_read_log = list[StreamItem](), 0, False
     try:
         async with asyncio.timeout(max(wait, READ_SECONDS)) as deadline, aclosing(items):
             async for item in items:
-                if item is not None:
-                    found.add(item, shows(item))
-                elif found.items:
-                    return found.page()
+                if item is None:
+                    has_read_log = True
                 else:
-                    found.has_read_log = True
-                if found.full:
-                    return found.page()
-                if found.has_read_log:
-                    deadline.reschedule(found.deadline(loop.time()))
+                    place = item.cursor
+                    if shows(item):
+                        found.append(item)
+                        chars += len(item.data_json)
+                if (item is None and found) or _is_full(found, chars, limit):
+                    return EventPage(tuple(found), place)
+                if has_read_log:
+                    deadline.reschedule(min(until, loop.time() + COLLECT_SECONDS) if found else until)
     except TimeoutError:
-        if not found.has_read_log and found.place == place:
+        if not has_read_log and place == begin:
             raise TransientError(f"redis and the workspace have not answered for {READ_SECONDS:g} s") from None
-        return found.page()
-    return EventPage(tuple(found.items), end_place(found.place))
+        return EventPage(tuple(found), place)
+    return EventPage(tuple(found), end_place(place))
+
+
+def _is_full(items: Sequence[StreamItem], chars: int, limit: int) -> bool:
+    """Return True if no further item fits. The end of a task always does."""
+    last = items[-1].type if items else "event_task_end"
+    return last != "event_task_end" and (len(items) >= limit or chars > MAX_PAGE_CHARS)

@@ -22,28 +22,36 @@ from typing import Any, Final, Generic
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from roboco.gateway.bodies.body_budget import pieces_of
 from roboco.gateway.problem import Problem
 from roboco.gateway.streams.ending import Ending, StreamEnd, failed
 from roboco.gateway.streams.form import Source, Streamed
-from roboco.gateway.streams.handover import hand_over
 from roboco.gateway.streams.open_streams import OpenStreams
 
-# A server copies each body that it is given, and keeps the copy until the client has read it. It lets the application
-# go on while its buffer is small: so at most one piece more waits there.
-MAX_SENT_BYTES: Final = 65_536
-"""Bytes that are sent at a time."""
+HANDOVER: Final = "roboco.stream"
+"""The field of an ASGI scope with the list that a stream enters."""
 
 
-async def send_part(send: Send, data: bytes) -> None:
-    """Send a part of a body that goes on. Each piece is sent once the client has read enough of those before."""
-    if len(data) <= MAX_SENT_BYTES:
-        await send({"type": "http.response.body", "body": data, "more_body": True})
-        return
-    for start in range(0, len(data), MAX_SENT_BYTES):
-        piece = data[start : start + MAX_SENT_BYTES]
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
+class StreamHandover:
+    """The innermost middleware: it serves a stream after its route has returned, so that no memory of it is held.
+
+    LiveResponse enters itself. Other responses pass unchanged.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an ASGI request."""
+        streams: list[Callable[[Receive, Send], Awaitable[None]]] = []
+        scope[HANDOVER] = streams
+        await self._app(scope, receive, send)
+        for name in [name for name in scope if name.startswith("fastapi")]:
+            del scope[name]
+        if streams:
+            await streams.pop()(receive, send)
 
 
 # uvicorn closes the connection of a response that is not complete, and logs an error, since it takes that for a mistake
@@ -106,7 +114,9 @@ class LiveResponse(Response, Generic[Streamed]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response, here or once the route has returned."""
-        if not hand_over(scope, self.serve):
+        if HANDOVER in scope:
+            scope[HANDOVER].append(self.serve)
+        else:
             await self.serve(receive, send)
 
     async def serve(self, receive: Receive, send: Send) -> None:
@@ -183,10 +193,7 @@ class LiveResponse(Response, Generic[Streamed]):
                 async for item in items:
                     self._waits = False
                     if item is not None and (frame := self._source.frame(item)):
-                        if self._ping is not None:
-                            await asyncio.wait([self._ping])  # it waits for the client, as the frame would
-                        await send_part(self._send, frame)
-                        self._written = time.monotonic()
+                        await self._send_frame(frame)
                     item, frame = None, b""  # a silent stream holds neither
                     if self._ending is not None:
                         break
@@ -202,6 +209,13 @@ class LiveResponse(Response, Generic[Streamed]):
         self._ended_at = time.monotonic()
         self._ending = self._ending or Ending(StreamEnd.TASK_END)
         return self._ending
+
+    async def _send_frame(self, frame: bytes) -> None:
+        if self._ping is not None:
+            await asyncio.wait([self._ping])  # it waits for the client, as the frame would
+        for piece in pieces_of(frame, goes_on=True):
+            await self._send(piece)
+        self._written = time.monotonic()
 
     async def _send_ping(self) -> None:
         """Send a ping while the writer waits for an item. A frame that arrives meanwhile waits for the ping."""

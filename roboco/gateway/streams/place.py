@@ -8,7 +8,7 @@ An id of several tasks names only positions. Which tasks a stream has depends on
 to each. So an id of another caller, or with places of other tasks, reveals nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
 
@@ -43,11 +43,6 @@ def is_end(place: str) -> bool:
 def end_place(place: str) -> str:
     """Return the place after the end of a task whose last item has this place."""
     return place if is_end(place) else f"{place or Cursor()}{END}"
-
-
-def join_places(places: Mapping[str, str]) -> str:
-    """Return the id of the places of several tasks, by task id in the order of the request."""
-    return ",".join(places.values())
 
 
 def split_places(text: str, task_ids: Sequence[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from roboco.domain.reading_form import StreamForm
 from roboco.gateway.problem import invalid
 from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents
 from roboco.gateway.streams.place import MAX_TASKS
-from roboco.gateway.streams.selection import Selection, StreamChannel
+from roboco.gateway.streams.selection import StreamChannel
 
 MAX_PLACES_CHARS: Final = 4096
 
@@ -44,11 +44,6 @@ class StreamQuery(BaseModel):
     agent: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Only items of this agent, and those that concern the whole task."""
 
-    @property
-    def selection(self) -> Selection:
-        """The items that the client asks for."""
-        return Selection(self.channel, self.agent)
-
 
 class TaskQuery(StreamQuery):
     """Parameters of the stream of a task."""
@@ -63,11 +58,6 @@ class TaskQuery(StreamQuery):
     """Set it to 1 for the items of its sub-tasks, too. The data of each item are then its `task_id` and `data`."""
     form: StreamForm | None = None
     """The names of the document with this number: deltas and steps (`000`), or chunks and events (`001`, `002`)."""
-
-    @property
-    def selection(self) -> Selection:
-        """The items that the client asks for, in its form."""
-        return Selection(self.channel, self.agent, self.form)
 
 
 class TasksQuery(StreamQuery):

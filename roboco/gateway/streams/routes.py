@@ -24,6 +24,7 @@ from roboco.gateway.streams.form import Form, ServerSentEvents, Source
 from roboco.gateway.streams.live_response import HEADERS, LiveResponse
 from roboco.gateway.streams.place import check_place, end_place, is_end, split_places
 from roboco.gateway.streams.query import Format, LastEventId, TaskQuery, TasksQuery, form_of, is_event_source
+from roboco.gateway.streams.selection import Selection
 from roboco.gateway.streams.task_list_source import TaskListSource, check_list_place
 from roboco.gateway.streams.task_source import TaskSource
 from roboco.gateway.streams.tasks_source import TasksSource
@@ -101,7 +102,7 @@ async def follow_task(
             return await _page(gateway, caller, query, task, place)
         if is_end(place):
             return Response(status_code=204, headers=HEADERS)
-        return await _live(gateway, caller, TaskSource(task, place, query.selection, form, subtasks))
+        return await _live(gateway, caller, TaskSource(task, place, _selection(query), form, subtasks))
     except (Problem, TransientError) as error:
         return _refused(request, form if query.format is not Format.JSON else None, error)
 
@@ -140,7 +141,9 @@ async def follow_tasks(
             places |= await gateway.calls.streams.run(_running_places, new)
         if all(map(is_end, places.values())):
             return Response(status_code=204, headers=HEADERS)
-        return await _live(gateway, caller, TasksSource(tasks, places, query.selection, form, damaged))
+        return await _live(
+            gateway, caller, TasksSource(tasks, places, Selection(query.channel, query.agent), form, damaged)
+        )
     except (Problem, TransientError) as error:
         return _refused(request, form, error)
 
@@ -175,6 +178,10 @@ def _running_places(tasks: list[Task]) -> dict[str, str]:
     return places
 
 
+def _selection(query: TaskQuery) -> Selection:
+    return Selection(query.channel, query.agent, query.form)
+
+
 async def _live(gateway: Gateway, caller: Principal, source: Source[Any]) -> Response:
     slot = gateway.limits.open_stream(caller)
     await slot.__aenter__()
@@ -183,13 +190,12 @@ async def _live(gateway: Gateway, caller: Principal, source: Source[Any]) -> Res
 
 async def _page(gateway: Gateway, caller: Principal, query: TaskQuery, task: Task, place: str) -> Response:
     """Return one page. It counts as a stream of the caller while it waits."""
-    page = EventPage((), place)
+    page, selection = EventPage((), place), _selection(query)
     if not is_end(place):
         items = task.astream_with_gaps(place or None, subtasks=query.subtasks is not None)
-        shows = query.selection.shows
         async with gateway.limits.open_stream(caller):
-            page = await read_page(items, place, shows, query.limit, query.wait)
-    return Response(page.json(query.selection), media_type="application/json", headers=HEADERS)
+            page = await read_page(items, place, selection.shows, query.limit, query.wait)
+    return Response(page.json(selection), media_type="application/json", headers=HEADERS)
 
 
 def _refused(request: Request, form: type[Form] | None, error: Problem | TransientError) -> Response:

@@ -39,7 +39,9 @@ class Selection:
 
     def shows(self, item: StreamItem) -> bool:
         """Return True if the client asks for the item."""
-        wanted = item.type in ALWAYS_SHOWN or (self._is_of_channel(item) and self._is_of_agent(item))
+        is_of_channel = self.channel is None or (self.channel is StreamChannel.EVENTS) == item.type.startswith("event_")
+        is_of_agent = self.agent is None or self.agent in _agents_of(item, self.agent)
+        wanted = item.type in ALWAYS_SHOWN or (is_of_channel and is_of_agent)
         return wanted and (self.form is None or in_form(item, self.form) is not None)
 
     def content(self, item: StreamItem) -> tuple[str, str]:
@@ -49,12 +51,6 @@ class Selection:
         data = in_form(item, self.form)
         kind = item.type if self.form == "000" else data["type"]
         return kind, canonical_json({"task_id": item.task_id, "data": data} if item.task_id else data)
-
-    def _is_of_channel(self, item: StreamItem) -> bool:
-        return self.channel is None or (self.channel is StreamChannel.EVENTS) == item.type.startswith("event_")
-
-    def _is_of_agent(self, item: StreamItem) -> bool:
-        return self.agent is None or self.agent in _agents_of(item, self.agent)
 
 
 def _agents_of(item: StreamItem, otherwise: str) -> tuple[str, ...]:

@@ -15,11 +15,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from functools import partial
+from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.errors import TransientError
+from roboco.gateway.calls import CallLine, Turns
 from roboco.gateway.problem import Problem, invalid
 from roboco.gateway.streams.form import Form, Source
 
@@ -33,6 +36,12 @@ MAX_TASKS_READ: Final = 1000
 """Tasks that one read of the index returns at most."""
 UNREACHABLE_TIMEOUT: Final = 60.0
 """Seconds for which a stream waits for an index that does not answer."""
+SHARED_SECONDS: Final = POLL_INTERVAL / 2
+"""Seconds for which the streams of a list use the same read."""
+MAX_READS: Final = 4
+"""Lists that are read at the same time: streams of many lists leave most threads to other requests."""
+MAX_READS_OF_OWNER: Final = 2
+"""Those of one owner: its many lists do not delay those of the others."""
 _PLACE = re.compile(r"list-(\d{1,15})", re.ASCII)
 
 
@@ -144,3 +153,53 @@ class TaskListSource(Source[ListChange]):
 
 def _version_of(entry: TaskEntry) -> tuple[int, datetime]:
     return entry.epoch, entry.updated_at
+
+
+class SharedTaskList:
+    """The tasks of a tenant, of some teams, that meet some conditions. All its streams share the newest read."""
+
+    def __init__(self, read: ReadList) -> None:
+        self._read = read
+        self._lock = asyncio.Lock()
+        self._since: datetime | None = None
+        self._page = ListPage((), whole=True, complete=True)
+        self._read_at = float("-inf")
+
+    async def read(self, since: datetime | None, limit: int) -> ListPage:
+        """Return the tasks since a time, at most a number. Raise Problem or TransientError if Redis is silent."""
+        if since is None or limit != MAX_TASKS_READ:
+            return await self._read(since, limit)
+        async with self._lock:
+            fresh = time.monotonic() - self._read_at < SHARED_SECONDS
+            if not fresh or self._since is None or self._since > since:
+                self._page = await self._read(since, limit)
+                self._since, self._read_at = since, time.monotonic()
+        entries = tuple(entry for entry in self._page.entries if entry.updated_at >= since)
+        return ListPage(entries, self._page.whole, self._page.complete)
+
+
+class TaskLists:
+    """The lists that have a stream."""
+
+    def __init__(self, read_page: Callable[..., Any], line: CallLine) -> None:
+        self._read_page = read_page
+        self._line = line
+        self._turns = Turns(MAX_READS, MAX_READS_OF_OWNER)
+        self._lists: WeakValueDictionary[tuple[str | None, frozenset[str] | None, str], SharedTaskList] = (
+            WeakValueDictionary()
+        )
+
+    def of(self, tenant: str | None, teams: frozenset[str] | None, text: str) -> SharedTaskList:
+        """Return the list with these conditions. Streams with the same conditions get the same object."""
+        key = tenant, teams, text
+        found = self._lists.get(key)
+        if found is None:
+            team = None if teams is None else sorted(teams)
+            found = self._lists[key] = SharedTaskList(partial(self._read, tenant=tenant, team=team, text=text))
+        return found
+
+    async def _read(self, since: datetime | None, limit: int, **conditions: Any) -> ListPage:
+        """Return a page of the task index. Lists take turns, and owners of lists do, too."""
+        async with self._turns.hold():
+            page = await self._line.run(self._read_page, limit=limit, since=since, **conditions)
+        return ListPage(page.entries, whole=not page.cursor, complete=page.complete)

@@ -23,7 +23,7 @@ from roboco.errors import TransientError
 from roboco.gateway.problem import Problem
 from roboco.gateway.streams.ending import failed
 from roboco.gateway.streams.form import Form, Source
-from roboco.gateway.streams.place import end_place, is_end, join_places
+from roboco.gateway.streams.place import end_place, is_end
 from roboco.gateway.streams.selection import Selection
 
 TASK_ERROR: Final = "task_error"
@@ -89,7 +89,8 @@ class TasksSource(Source[TaskItem]):
         task_id, shown = item.task_id, item.item
         if isinstance(shown, Problem):
             self._hidden = 0
-            return self.form.frame(self.place, TASK_ERROR, _error_json(task_id, shown))
+            about = {"code": shown.code, "detail": shown.detail, "remedy": shown.remedy}
+            return self.form.frame(self.place, TASK_ERROR, json.dumps({"task_id": task_id, "data": about}))
         if shown is None:
             self._places[task_id] = end_place(self._places[task_id])
             self._hidden += 1
@@ -104,7 +105,7 @@ class TasksSource(Source[TaskItem]):
     @property
     def place(self) -> str:
         """The id with the places of all tasks."""
-        return join_places(self._places)
+        return ",".join(self._places.values())
 
     async def _pump(self, task: Task, line: "asyncio.Queue[TaskItem | TransientError]") -> None:
         """Put the items of a task into the line, then the mark of its end, or its error."""
@@ -117,9 +118,3 @@ class TasksSource(Source[TaskItem]):
             await line.put(error)
         except Exception as error:  # damaged data raise any
             await line.put(TaskItem(task.task_id, failed(error).problem))
-
-
-def _error_json(task_id: str, problem: Problem) -> str:
-    """Return the data of the frame of a task that cannot be followed."""
-    about = {"code": problem.code, "detail": problem.detail, "remedy": problem.remedy}
-    return json.dumps({"task_id": task_id, "data": about})

@@ -41,10 +41,7 @@ _POLICY: Final = "; ".join(
 )
 _HEADERS: Final = {
     "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from roboco import Orchestrator, Settings
 from roboco.gateway import GatewaySettings, create_app
 from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
-from roboco.gateway.roboto import waiting
+from roboco.gateway.roboto import answers
 from roboco.local.valkey import ValkeyServer
 from tests.support.gateway_callers import choose_callers
 
@@ -71,7 +71,7 @@ def api(valkey: ValkeyServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         redis_url=valkey.url, workspace=f"file://{folder}/workspace", teams_dir=folder / "teams", prefix="roboto_access"
     )
     with Orchestrator(settings) as client, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(waiting, "POLL_SECONDS", 0.2)
+        patched.setattr(answers, "POLL_SECONDS", 0.2)
         app = create_app(client, GatewaySettings(roboto_team="chat"))
         yield Api(app)
         app.state.gateway.calls.close()

@@ -7,10 +7,9 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from roboco.gateway.bodies.body_budget import MAX_HELD_OF_OWNER, PIECE_BYTES, BodyBudget, LargeBodies
+from roboco.gateway.bodies.body_budget import MAX_HELD_OF_OWNER, PIECE_BYTES, BodyBudget, LargeBodies, pieces_of
 from roboco.gateway.principal import ACCESS, ALL_SCOPES, Principal
 from roboco.gateway.problem import Problem
-from roboco.gateway.streams.live_response import MAX_SENT_BYTES, send_part
 
 BODY = b"x" * (3 * PIECE_BYTES + 1)
 
@@ -80,11 +79,8 @@ def test_all_owners_together_hold_a_bounded_number_of_bytes() -> None:
 
 def test_a_part_of_a_stream_is_sent_in_pieces() -> None:
     """A server copies each body that it is given, and keeps the copy until the client has read it."""
-    sent: list[bytes] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message["body"])
-
     part = bytes(range(256)) * 1000
-    asyncio.run(send_part(send, part))
-    assert (b"".join(sent), max(map(len, sent))) == (part, MAX_SENT_BYTES)
+    sent = list(pieces_of(part, goes_on=True))
+    assert b"".join(piece["body"] for piece in sent) == part
+    assert max(len(piece["body"]) for piece in sent) == PIECE_BYTES
+    assert all(piece["more_body"] for piece in sent)

@@ -1,5 +1,6 @@
 """Repetition: a request that says that it is repeated finds the task of its first attempt, however long that took."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -24,22 +25,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Page:
-    """The only page of an index."""
-
-    entries: list[Entry]
-    cursor: str = ""
-
-
-@dataclass(frozen=True)
 class Index:
     """A task index of one task, which has just changed."""
 
     entry: Entry
 
-    def task_page(self, **filters: Any) -> Page:
-        """Return the page with the task."""
-        return Page([self.entry])
+    def tasks(self, **filters: Any) -> Iterator[Entry]:
+        """Yield the task."""
+        yield self.entry
 
 
 def find(request: Repetition, age: float, immediate: bool = False) -> bool:

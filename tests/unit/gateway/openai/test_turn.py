@@ -6,13 +6,10 @@ from typing import Any
 import pytest
 
 from roboco.gateway.openai.bodies import ChatBody, ResponseBody
-from roboco.gateway.openai.chat_messages import chat_entries
-from roboco.gateway.openai.forms import asked_of
+from roboco.gateway.openai.forms import CHAT, RESPONSES, asked_of, check_parameters, sampling_of
 from roboco.gateway.openai.ids import ResponseId, shown_call_id, split_call_id
-from roboco.gateway.openai.parameters import CHAT, RESPONSES, check_parameters, sampling_of
-from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.tools import client_tools
-from roboco.gateway.openai.turn import Decided, Returned, Said, Turn, turn_of
+from roboco.gateway.openai.turn import Decided, Returned, Said, Turn, chat_entries, input_entries, turn_of
 from roboco.gateway.problem import Problem
 
 CALL = {"id": "tc_1.task_a", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.gateway.problem import Problem
-from roboco.gateway.rest.ranges import ByteRange, requested_range
+from roboco.gateway.rest.files import ByteRange, requested_range
 
 TAG = '"abc"'
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from roboco.gateway.calls import OWNER, CallLine
-from roboco.gateway.streams import task_lists
-from roboco.gateway.streams.task_list_source import MAX_TASKS_READ
-from roboco.gateway.streams.task_lists import MAX_READS, TaskLists
+from roboco.gateway.streams import task_list_source
+from roboco.gateway.streams.task_list_source import MAX_READS, MAX_TASKS_READ, TaskLists
 
 SINCE = datetime(2026, 1, 31, tzinfo=UTC)
 
@@ -71,7 +70,7 @@ def test_many_lists_of_one_owner_do_not_delay_a_list_of_another() -> None:
 
 
 def test_the_streams_of_a_list_share_a_read_of_its_teams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_lists, "SHARED_SECONDS", 60.0)
+    monkeypatch.setattr(task_list_source, "SHARED_SECONDS", 60.0)
 
     async def main() -> None:
         index, line = Index(), CallLine("read", 16, 64, 30.0)

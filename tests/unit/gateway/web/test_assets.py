@@ -1,5 +1,6 @@
 """The files of the web view: small, complete, with one vendored library, and served with a strict policy."""
 
+import asyncio
 import gzip
 import re
 from hashlib import sha256
@@ -13,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from roboco.gateway.problem import Problem
+from roboco.gateway.request_log import RequestLogMiddleware
 from roboco.gateway.web.bundle import bundle
 from roboco.gateway.web.routes import read_sources, router
 
@@ -28,6 +30,7 @@ PREACT = "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7"
 def client() -> TestClient:
     app = FastAPI()
     app.include_router(router)
+    app.add_middleware(RequestLogMiddleware, closing=asyncio.Event())
     return TestClient(app)
 
 
