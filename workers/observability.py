@@ -22,8 +22,7 @@ from roboco.redis.scripts import Scripts
 from roboco.settings import Settings
 from roboco.telemetry.backlog_gauges import BacklogGauges
 from roboco.telemetry.json_log import log_as_json
-from roboco.telemetry.metrics import OTHER_VALUE, Metrics
-from roboco.telemetry.metrics_server import serve_metrics
+from roboco.telemetry.metrics import OTHER_VALUE, Metrics, serve_metrics
 from roboco.telemetry.telemetry import ProcessTelemetry
 from roboco.telemetry.tracing_setup import open_tracer, tracing_enabled
 

@@ -19,8 +19,7 @@ from roboco.ports.telemetry import (
     TURN_SECONDS,
 )
 from roboco.telemetry.backlog_gauges import BacklogGauges
-from roboco.telemetry.metrics import MAX_LABEL_VALUES, OTHER_VALUE, Metrics
-from roboco.telemetry.metrics_server import serve_metrics
+from roboco.telemetry.metrics import MAX_LABEL_VALUES, OTHER_VALUE, Metrics, serve_metrics
 from tests.support.stack import until
 
 # a worker forks its children while its threads run, and so do these tests
