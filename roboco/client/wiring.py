@@ -26,7 +26,7 @@ from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
 from roboco.engine.switches import SwitchBoard
 from roboco.model.allowlist import variables_for
-from roboco.model.lazy import LazyModel
+from roboco.model.lazy import lazy_model
 from roboco.notifications.callback import CallbackSender
 from roboco.notifications.webhook import WebhookSender
 from roboco.ports.clock import Clock
@@ -100,7 +100,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     workers = RedisWorkerRegistry(scripts, keys, host.worker)
     switches = SwitchBoard(workspace.files, workers, Clock())
     credentials = Credentials(settings.credentials, secret_mask(settings))
-    call_model = LazyModel(settings.allowlist.model_servers, credentials).stream
+    call_model = lazy_model(settings.allowlist.model_servers, credentials)
     large_steps = StoredSteps(workspace.histories.read)
     return Engine(
         tasks=TaskStores(
