@@ -1,6 +1,6 @@
 """Check: one line of `roboco doctor`: a finding and its remedy."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 CheckState = Literal["ok", "warn", "fail"]
@@ -15,10 +15,6 @@ class CheckResult:
     found: str
     todo: str = ""
     """The remedy, or "" if none is needed."""
-
-    def record(self) -> dict[str, str]:
-        """Return the check as JSON."""
-        return asdict(self)
 
 
 def expect(name: str, right: bool, found: str, todo: str, otherwise: CheckState = "warn") -> CheckResult:

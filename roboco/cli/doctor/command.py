@@ -20,7 +20,7 @@ from roboco.cli.doctor.machine import (
 )
 from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
 from roboco.cli.doctor.redis import check_redis
-from roboco.cli.doctor.servers import check_servers
+from roboco.cli.doctor.server_tools import check_servers
 from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
@@ -106,7 +106,8 @@ def _check_groups(models: str | None, flower: str | None) -> Iterator[CheckGroup
 
 
 def _check_settings(settings: Settings) -> Iterator[CheckResult]:
-    yield CheckResult("settings", "ok", _set_variables())
+    names = sorted(name for name in os.environ if name.startswith("ROBOCO_"))  # a value may hold a password
+    yield CheckResult("settings", "ok", ", ".join(names) or "no ROBOCO_* is set")
     yield from check_limits(settings.agents_concurrency)
     yield check_meaning(settings.embeddings_model)
 
@@ -158,11 +159,6 @@ def _check_only_server(settings: Settings) -> Iterator[CheckResult]:
         yield check
     if reachable:
         yield from check_broker(settings)
-
-
-def _set_variables() -> str:
-    """Return the names of the variables that are set, without their values, which may hold passwords."""
-    return ", ".join(sorted(name for name in os.environ if name.startswith("ROBOCO_"))) or "no ROBOCO_* is set"
 
 
 def _print(screen: Screen, check: CheckResult) -> None:
