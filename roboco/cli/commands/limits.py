@@ -7,7 +7,7 @@ import click
 from roboco.cli.bulk.bulk_option import bulk_option
 from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_result
 from roboco.domain.limits import LimitOverrides, ToolLimits, UsageLimits
 from roboco.errors import UsageError
 
@@ -49,11 +49,9 @@ def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **l
     given = {name: value for name, value in limits.items() if value is not None}
     with open_task(task_id) as task:
         receipt = task.set_limits(**_scoped(agent, tool, given))
-    if as_json:
-        print_json(receipt)
-        return
     listed = ", ".join(f"{name} {value:g}" for name, value in given.items())
-    click.echo(f"{task_id} has new limits: {listed}{f' for {agent or tool}' if agent or tool else ''}")
+    whose = f" for {agent or tool}" if agent or tool else ""
+    print_result(as_json, receipt, f"{task_id} has new limits: {listed}{whose}")
 
 
 def _given_retry(given: dict[str, Any]) -> dict[str, Any]:
@@ -93,10 +91,7 @@ def retry(
     given = {name: value for name, value in limits.items() if value is not None}
     with open_task(task_id) as task:
         new = task.retry(reason, from_step=from_step, **(_scoped(agent, tool, given) if given else {}))
-    if as_json:
-        print_json({"task_id": new.task_id})
-    else:
-        click.echo(new.task_id)
+    print_result(as_json, {"task_id": new.task_id}, new.task_id)
 
 
 def _scoped(agent: str | None, tool: str | None, given: dict[str, Any]) -> Any:

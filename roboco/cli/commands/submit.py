@@ -8,7 +8,7 @@ from roboco.cli.bulk.bulk_option import bulk_option
 from roboco.cli.commands import notification_options
 from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_result
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.priority import PRIORITIES
 from roboco.domain.ids import check_tenant
@@ -45,10 +45,7 @@ def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **given: A
         given["notify"] = targets
     with Orchestrator(_tenant_settings(tenant)) as orchestrator:
         task = orchestrator.run(team, prompt, **given)
-    if as_json:
-        print_json({"task_id": task.task_id})
-    else:
-        click.echo(task.task_id)
+    print_result(as_json, {"task_id": task.task_id}, task.task_id)
 
 
 def _tenant_settings(tenant: str | None) -> Settings:
@@ -96,7 +93,4 @@ def send(
         raise click.UsageError(f"give one message, as in: roboco send {task_id} MESSAGE")
     with open_task(task_id) as task:
         receipt = task.send(chosen, agent, if_busy=if_busy)
-    if as_json:
-        print_json(receipt)
-    else:
-        click.echo(f"sent to {task_id}")
+    print_result(as_json, receipt, f"sent to {task_id}")

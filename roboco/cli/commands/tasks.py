@@ -17,7 +17,7 @@ from roboco.cli.terminal.format import age, plain_reason, status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.table import plain_table
+from roboco.cli.terminal.table import plain_table, text_table
 from roboco.client.operator.stuck import StuckTask
 from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
@@ -156,7 +156,9 @@ def _list_stuck_tasks(filters: TaskFilterOptions, limit: int, cursor: str, as_js
         print_json({"tasks": found, "cursor": cursor, "complete": complete})
         return SUCCESS
     if found:
-        Screen(sys.stdout).table(_stuck_table(found))
+        Screen(sys.stdout).table(
+            text_table(("task", "team", "status", ">stuck for", "cause"), map(_stuck_cells, found))
+        )
     else:
         click.echo("no stuck tasks")
     if cursor:
@@ -166,14 +168,6 @@ def _list_stuck_tasks(filters: TaskFilterOptions, limit: int, cursor: str, as_js
     return SUCCESS
 
 
-def _stuck_table(found: list[StuckTask]) -> Table:
-    table = plain_table("task", "team", "status", ">stuck for", "cause")
-    for one in found:
-        table.add_row(
-            Text(one.task_id),
-            Text(one_line(one.team, 64)),
-            Text(one.status, status_colour(one.status)),
-            Text(age(one.stuck_for)),
-            Text(f"{one.kind}: {one_line(one.cause, MAX_CAUSE_CHARS)}"),
-        )
-    return table
+def _stuck_cells(one: StuckTask) -> tuple[str | Text, ...]:
+    status, cause = Text(one.status, status_colour(one.status)), f"{one.kind}: {one_line(one.cause, MAX_CAUSE_CHARS)}"
+    return one.task_id, one_line(one.team, 64), status, age(one.stuck_for), Text(cause)
