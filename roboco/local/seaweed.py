@@ -69,7 +69,7 @@ def start_seaweed(
         port = choose_port(port, 2 * len(_PORT_NAMES))
         keys = _load_keys(folder / "keys.json", secret_key)
         config = folder.resolve() / "s3.json"
-        _write_private(config, _identities(access_key, keys.secret))
+        write_private(config, _identities(access_key, keys.secret))
         server = start_server(
             "seaweed",
             [weed, *_arguments(folder.resolve(), config, port)],
@@ -136,7 +136,7 @@ def _load_keys(path: Path, secret_key: str | None) -> _Keys:
         secret=secret_key or kept.get("secret") or secrets.token_urlsafe(32),
         jwt=kept.get("jwt") or secrets.token_urlsafe(32),
     )
-    _write_private(path, json.dumps({"secret": keys.secret, "jwt": keys.jwt}))
+    write_private(path, json.dumps({"secret": keys.secret, "jwt": keys.jwt}))
     return keys
 
 
@@ -145,7 +145,7 @@ def _identities(access_key: str, secret_key: str) -> str:
     return json.dumps({"identities": [{"name": "roboco", "credentials": credentials, "actions": ["Admin"]}]})
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Replace the file atomically by one that only its owner can read, even across a power failure."""
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
