@@ -9,6 +9,7 @@ from typing import Any
 import click
 import yaml
 
+from roboco.cli.doctor.check import print_check
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
@@ -20,8 +21,6 @@ from roboco.client.team_lookup import resolve_team
 from roboco.domain.team.model_offer import ModelProfileInfo
 from roboco.process.extras import require_extra
 from roboco.settings import load_settings
-
-_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 class _Models(click.Group):
@@ -87,9 +86,7 @@ def check(team: str, only: tuple[str, ...], as_json: bool) -> int:
 def _print_check(screen: Screen, result: Any) -> None:
     screen.line((f"{result.profile}", "bold"), f"  {result.model}")
     for check in result.checks:
-        screen.line("  ", (f"{check.state:<5}", _COLOURS[check.state]), f"{check.name:<10} {check.found}")
-        if check.todo:
-            screen.line((f"       {'':<10} → {check.todo}", "dim"))
+        print_check(screen, check, 10, "  ")
     for lesson in result.learned:
         screen.line(f"  learned: this process {lesson}")
     usage = f"{result.usage['tokens_in']} tokens in, {result.usage['tokens_out']} out"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from roboco.cli.doctor.broker import check_broker
-from roboco.cli.doctor.check import CheckResult
+from roboco.cli.doctor.check import CheckResult, print_check
 from roboco.cli.doctor.machine import (
     check_flower,
     check_limits,
@@ -34,7 +34,8 @@ from roboco.process.extras import missing_packages
 from roboco.settings import Settings, load_settings
 from roboco.tools.sandbox.budget import MemoryBudget, read_budget
 
-_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+NAME_WIDTH = 25
+"""Columns of the names of checks."""
 
 
 @click.command()
@@ -67,7 +68,7 @@ def doctor(models: str | None, flower: str | None, timeout: float, as_json: bool
     for check in run_parallel(list(_check_groups(models, flower)), timeout, show_waiting):
         checks.append(check)
         if not as_json:
-            _print(screen, check)
+            print_check(screen, check, NAME_WIDTH)
     screen.status("")
     failed = any(check.state == "fail" for check in checks)
     if as_json:
@@ -159,9 +160,3 @@ def _check_only_server(settings: Settings) -> Iterator[CheckResult]:
         yield check
     if reachable:
         yield from check_broker(settings)
-
-
-def _print(screen: Screen, check: CheckResult) -> None:
-    screen.line((f"{check.state:<5}", _COLOURS[check.state]), f"{check.name:<25} {check.found}")
-    if check.todo:
-        screen.line((f"      {'':<25}→ {check.todo}", "dim"))
