@@ -11,7 +11,7 @@ from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
-from roboco.cli.terminal.json_lines import print_item
+from roboco.cli.terminal.json_output import print_item
 from roboco.cli.terminal.key_echo import key_echo
 from roboco.cli.terminal.log_notes import LogNotes
 from roboco.cli.terminal.screen import Screen
@@ -40,14 +40,9 @@ def watch(task_id: str, cursor: str | None, subtasks: bool, as_json: bool) -> in
         task = orchestrator.task(task_id)
         _ = task.status  # reads Redis: if it does not answer, fail now, not after a minute of retries
         try:
-            return _follow(task, view, cursor, subtasks, partial(_print_logged, logged, screen))
+            return _follow(task, view, cursor, subtasks, partial(logged.print, screen))
         finally:
-            _print_logged(logged, screen)
-
-
-def _print_logged(logged: LogNotes, screen: Screen) -> None:
-    for text in logged.take():
-        screen.paragraph((text, "dim"))
+            logged.print(screen)
 
 
 def _follow(

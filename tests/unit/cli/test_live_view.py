@@ -6,7 +6,7 @@ import json
 import pytest
 
 from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.terminal.json_lines import print_item
+from roboco.cli.terminal.json_output import print_item
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.history.part import ErrorPart, TextPart
 from roboco.domain.stream.item import TextPartDelta, ToolCallItem, stream_item
