@@ -15,8 +15,8 @@ from celery.signals import celeryd_after_setup, celeryd_init
 from roboco.broker.app import DeadLetterSink, app_settings, create_app
 from roboco.broker.dispatcher import NODE_SETTING
 from roboco.broker.health.bootstep import add_health_step
-from roboco.broker.log_redaction import redact_failures
 from roboco.broker.names import AGENTS_QUEUE, TOOLS_QUEUE
+from roboco.broker.redacted_request import LogRedaction
 from roboco.broker.transport import guard_transports
 from roboco.model.lazy import preload_model
 from roboco.process.per_process import PerProcess
@@ -57,7 +57,7 @@ def compose_worker(
     app = create_app(basis | changes, queues)
     engine = ProcessEngine(app, settings)
     register(app, engine)
-    redact_failures()
+    logging.getLogger("celery.app.trace").addFilter(LogRedaction())
     celeryd_init.connect(partial(_note_node, app), weak=False)
     celeryd_after_setup.connect(partial(_note_concurrency, engine, TOOLS_QUEUE in queues), weak=False)
     celeryd_init.connect(partial(_import_tool_modules, settings.tool_modules), weak=False)

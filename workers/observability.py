@@ -20,10 +20,9 @@ from roboco.redis.keys import Keys
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.settings import Settings
-from roboco.telemetry.backlog_gauges import BacklogGauges
+from roboco.telemetry.backlog_gauges import backlog_gauges
 from roboco.telemetry.json_log import log_as_json
-from roboco.telemetry.metrics import OTHER_VALUE, Metrics
-from roboco.telemetry.metrics_server import serve_metrics
+from roboco.telemetry.metrics import OTHER_VALUE, Metrics, serve_metrics
 from roboco.telemetry.telemetry import ProcessTelemetry
 from roboco.telemetry.tracing_setup import open_tracer, tracing_enabled
 
@@ -64,7 +63,7 @@ class WorkerTelemetry:
             client, keys = connect_fail_fast(self._settings.redis_url), Keys(self._settings.prefix)
             schedule, dead = RedisSchedule(Scripts(client), keys), RedisDeadLetters(lambda: client, keys)
             lengths = partial(queue_lengths, self._app)
-            self._metrics.add_reader(BacklogGauges(schedule.count, dead.count, lengths))
+            self._metrics.add_reader(partial(backlog_gauges, schedule.count, dead.count, lengths))
 
     def _serve(self, **_: Any) -> None:
         """Serve the metrics from the worker's main process, before its pool starts; exit if the port is in use."""

@@ -15,8 +15,7 @@ from roboco.broker.background import run_periodically
 from roboco.errors import RobocoError
 from roboco.settings import Settings
 from roboco.workspace.conditions import REMEDY, conditional_write_flaw
-from roboco.workspace.s3 import S3Objects
-from roboco.workspace.s3_open import open_objects
+from roboco.workspace.s3 import S3Objects, open_objects
 
 _STORE_TIMEOUT: Final = 5.0
 """The most seconds for one answer: a worker starts although its store does not answer."""

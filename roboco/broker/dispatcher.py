@@ -52,13 +52,7 @@ class CeleryDispatcher:
             display.describe_work(agent, assignment),
             priority=assignment.priority,
         )
-        if assignment.attempt > 1:
-            self._send_event(
-                replace(assignment, attempt=assignment.attempt - 1),
-                agent,
-                "task-failed",
-                _replaced_by(assignment.attempt),
-            )
+        self._end_replaced(assignment, agent)
 
     def tool(self, assignment: ToolAssignment, name: str, timeout: float) -> None:
         """Send `roboco.tool`: a tools worker runs the call, for `timeout` seconds at most."""
@@ -70,13 +64,7 @@ class CeleryDispatcher:
             display.describe_work(name, assignment),
             **options,
         )
-        if assignment.attempt > 1:
-            self._send_event(
-                replace(assignment, attempt=assignment.attempt - 1),
-                name,
-                "task-failed",
-                _replaced_by(assignment.attempt),
-            )
+        self._end_replaced(assignment, name)
 
     def list_tools(self, request: ListingRequest) -> None:
         """Send `roboco.list_tools`: a tools worker lists the tools of an MCP server."""
@@ -88,19 +76,8 @@ class CeleryDispatcher:
 
         If the attempt's message is delivered after that, its worker's events win: Celery's tools keep a success.
         """
-        match status:
-            case AttemptStatus.DONE:
-                self._send_event(assignment, name, "task-succeeded", {"result": repr(str(status))})
-            case AttemptStatus.FAILED:
-                self._send_event(assignment, name, "task-failed", {"exception": str(status), "traceback": ""})
-            case AttemptStatus.LOST:
-                self._send_event(
-                    assignment, name, "task-failed", {"exception": f"{status}, at the last attempt", "traceback": ""}
-                )
-            case AttemptStatus.SUPERSEDED:
-                self._send_event(
-                    assignment, name, "task-revoked", {"terminated": False, "signum": None, "expired": False}
-                )
+        event, fields = _ENDS[status]
+        self._send_event(assignment, name, event, fields)
 
     def notify(self, task_id: str) -> None:
         """Send `roboco.notify`: a coordinator delivers the notifications of the task."""
@@ -139,6 +116,13 @@ class CeleryDispatcher:
                 options |= {"producer": producer, "confirm_timeout": CONFIRM_TIMEOUT, "ignore_result": True}
                 self._app.send_task(name, kwargs=arguments, task_id=message_id, queue=queue, **options)
 
+    def _end_replaced(self, assignment: TurnAssignment | ToolAssignment, name: str) -> None:
+        """Show the attempt as failed that this one replaces, if there was one."""
+        if assignment.attempt > 1:
+            reason = "lost with its worker, or cut off in its model's reply"
+            event, fields = _failed(f"{reason}: attempt {assignment.attempt} replaces it")
+            self._send_event(replace(assignment, attempt=assignment.attempt - 1), name, event, fields)
+
     def _send_event(self, order: TurnAssignment | ToolAssignment, who: str, event: str, fields: dict[str, Any]) -> None:
         """Send an event in place of the attempt's worker. It may be the first event of that Celery task."""
         node = self._app.conf.get(NODE_SETTING)
@@ -148,7 +132,7 @@ class CeleryDispatcher:
             name, message_id = TURN_TASK, display.turn_message_id(order)
         else:
             name, message_id = TOOL_TASK, display.call_message_id(order)
-        fields |= {"name": name, "args": display.describe_work(who, order)}
+        fields = fields | {"name": name, "args": display.describe_work(who, order)}
         events: Any = self._app.events
         try:
             with translating_errors(event), events.default_dispatcher(hostname=node) as dispatcher:
@@ -157,9 +141,17 @@ class CeleryDispatcher:
             _log.warning("the event of the end of %s is not sent: %s", message_id, error)
 
 
-def _replaced_by(attempt: int) -> dict[str, Any]:
-    reason = f"lost with its worker, or cut off in its model's reply: attempt {attempt} replaces it"
-    return {"exception": reason, "traceback": ""}
+def _failed(reason: str) -> tuple[str, dict[str, Any]]:
+    return "task-failed", {"exception": reason, "traceback": ""}
+
+
+_ENDS: Final[dict[AttemptStatus, tuple[str, dict[str, Any]]]] = {
+    AttemptStatus.DONE: ("task-succeeded", {"result": repr(str(AttemptStatus.DONE))}),
+    AttemptStatus.FAILED: _failed(str(AttemptStatus.FAILED)),
+    AttemptStatus.LOST: _failed(f"{AttemptStatus.LOST}, at the last attempt"),
+    AttemptStatus.SUPERSEDED: ("task-revoked", {"terminated": False, "signum": None, "expired": False}),
+}
+"""The event of the end of an attempt, and its fields."""
 
 
 def _fields(order: TurnAssignment | ToolAssignment) -> dict[str, Any]:

@@ -146,20 +146,8 @@ def _header_type_error(headers: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_bool(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value <= MAX_COUNT
-
-
-def _is_time(value: object) -> bool:
-    return _is_amount(value, 1e11)
 
 
 def _is_amount(value: object, maximum: float) -> bool:
@@ -169,10 +157,10 @@ def _is_amount(value: object, maximum: float) -> bool:
 _SENDING_HEADERS: Final = ("callbacks", "errbacks", "chain", "chord")
 _TEXTS: Final = ("root_id", "parent_id", "group", "lang", "origin", "shadow", "argsrepr", "kwargsrepr", "meth")
 _HEADER_TYPES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxyType(
-    dict.fromkeys((*_TEXTS, "eta", "expires"), (_is_text, "a text"))
+    dict.fromkeys((*_TEXTS, "eta", "expires"), (lambda value: isinstance(value, str), "a text"))
     | dict.fromkeys(("retries", "group_index", "replaced_task_nesting"), (_is_count, f"a number from 0 to {MAX_COUNT}"))
-    | dict.fromkeys(("ignore_result", "redelivered"), (_is_bool, "true or false"))
-    | {"roboco_sent_at": (_is_time, "Unix seconds")}
+    | dict.fromkeys(("ignore_result", "redelivered"), (lambda value: isinstance(value, bool), "true or false"))
+    | {"roboco_sent_at": (lambda value: _is_amount(value, 1e11), "Unix seconds")}
 )
 
 

@@ -1,5 +1,7 @@
-"""redacted_request: a Celery task at a worker, as its events and its answers to `inspect` show it."""
+"""redacted_request: a Celery task at a worker, as its events, its answers to `inspect` and the log show it."""
 
+import logging
+import sys
 from typing import Any, Final
 
 from billiard.einfo import ExceptionWithTraceback  # type: ignore[attr-defined]  # missing in the stubs
@@ -72,3 +74,28 @@ class RedactedRequest(Request):
             exception = fields.get("exception") if error is None else display.redact_error(error)
             fields |= {"exception": exception, "traceback": display.redact_traceback(fields["traceback"])}
         super().send_event(type, **fields)
+
+
+class LogRedaction(logging.Filter):
+    """Redacts the errors of messages from outside. Celery puts them into the message of a record and into its `data`.
+
+    Of an unexpected error, the record keeps only the type and the stack: a dead letter holds the rest.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Redact the record if it is about a message from outside. Return True: every record passes."""
+        arguments = record.args
+        if isinstance(arguments, dict) and arguments.get("name") in OUTSIDE_TASKS and "exc" in arguments:
+            frames = display.redact_traceback(arguments.get("traceback"))
+            arguments = arguments | {"exc": _redacted_error(record, str(arguments["exc"]), frames), "traceback": frames}
+            record.args = arguments
+            record.data = arguments
+            record.exc_info = None
+        return True
+
+
+def _redacted_error(record: logging.LogRecord, text: str, frames: str) -> str:
+    kind, error = text.partition("(")[0], sys.exc_info()[1]
+    if record.exc_info:
+        return f"{kind}\n{frames}"
+    return kind if error is None else display.redact_error(error)

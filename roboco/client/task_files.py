@@ -12,7 +12,7 @@ from roboco.domain.paths import artifact_path, artifacts_path
 from roboco.engine.tombstones import check_not_erased
 from roboco.errors import NotFound, UsageError
 from roboco.workspace.artifacts.store import checked_name, find_artifact, iter_pieces, list_artifacts, read_artifact
-from roboco.workspace.artifacts.uploads import upload
+from roboco.workspace.artifacts.stored_stream import upload
 
 MAX_LINK_SECONDS: Final = 604_800
 """Seconds for which an S3 URL can be signed at most."""

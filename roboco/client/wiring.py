@@ -26,7 +26,7 @@ from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
 from roboco.engine.switches import SwitchBoard
 from roboco.model.allowlist import variables_for
-from roboco.model.lazy import LazyModel
+from roboco.model.lazy import lazy_model
 from roboco.notifications.callback import CallbackSender
 from roboco.notifications.webhook import WebhookSender
 from roboco.ports.clock import Clock
@@ -66,7 +66,6 @@ from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.index_cache import cache_folder
 from roboco.tools.search.memory_index import Embedder, MemoryIndex
 from roboco.tools.toolbox import FunctionToolbox
-from roboco.workspace.artifacts.artifact_reader import artifact_reader
 from roboco.workspace.open import Workspace as OpenWorkspace
 from roboco.workspace.open import open_workspace
 
@@ -101,7 +100,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     workers = RedisWorkerRegistry(scripts, keys, host.worker)
     switches = SwitchBoard(workspace.files, workers, Clock())
     credentials = Credentials(settings.credentials, secret_mask(settings))
-    call_model = LazyModel(settings.allowlist.model_servers, credentials).stream
+    call_model = lazy_model(settings.allowlist.model_servers, credentials)
     large_steps = StoredSteps(workspace.histories.read)
     return Engine(
         tasks=TaskStores(
@@ -218,11 +217,11 @@ def _build_toolbox(
     settings: Settings, workspace: OpenWorkspace, host: HostProcess, credentials: Credentials
 ) -> FunctionToolbox:
     budget = read_budget(settings.sandbox_memory, host.max_parallel_calls)
-    reader, embedder = artifact_reader(workspace.files), _embedder(settings)
-    index = MemoryIndex(workspace.histories, reader, cache_folder(), embedder, workspace=settings.workspace)
-    builtin = BuiltinTools(workspace.files, index, Sandbox(budget=budget))
+    files, embedder = workspace.files, _embedder(settings)
+    index = MemoryIndex(workspace.histories, files.read, cache_folder(), embedder, workspace=settings.workspace)
+    builtin = BuiltinTools(files, index, Sandbox(budget=budget))
     servers, functions = build_mcp_servers(settings, credentials), FunctionLoader(settings.tool_modules)
-    return FunctionToolbox(workspace.files, builtin, servers, functions, host.timeout_error, credentials)
+    return FunctionToolbox(files, builtin, servers, functions, host.timeout_error, credentials)
 
 
 def _embedder(settings: Settings) -> Embedder | None:

@@ -17,7 +17,7 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import ignore_signals
-from roboco.cli.terminal.table import plain_table
+from roboco.cli.terminal.table import text_table
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.recorded.run_comparison import RunRow, WhatIfReport
@@ -119,19 +119,19 @@ def _print_report(report: WhatIfReport) -> None:
     """Print the comparison, and the ids of the runs with the reasons of their statuses."""
     screen = Screen(sys.stdout)
     numbers = (">tokens", ">cost", ">seconds", ">recorded", ">run", ">refused")
-    table = plain_table("run", "status", "route", "result", "differs", *numbers)
-    table.add_row(*_cells("task", report.task, ""))
-    for number, row in enumerate(report.runs, 1):
-        table.add_row(*_cells(str(number), row, _difference(row)))
-    screen.table(table)
+    runs = (_cells(str(number), row, _difference(row)) for number, row in enumerate(report.runs, 1))
+    rows = (_cells("task", report.task, ""), *runs)
+    screen.table(text_table(("run", "status", "route", "result", "differs", *numbers), rows))
     screen.blank()
     for number, row in enumerate(report.runs, 1):
         reason = f": {one_line(row.reason, _REASON_CHARS)}" if row.reason else ""
         screen.line((f"{number} is {row.task_id}{reason}", "dim"))
 
 
-def _cells(name: str, row: RunRow, difference: str) -> list[Text]:
-    texts = (
+def _cells(name: str, row: RunRow, difference: str) -> tuple[str | Text, ...]:
+    return (
+        name,
+        Text(row.status, style=status_colour(TaskStatus(row.status))),
         one_line(" > ".join(row.route), _ROUTE_CHARS),
         one_line(row.result, _RESULT_CHARS),
         difference,
@@ -140,7 +140,6 @@ def _cells(name: str, row: RunRow, difference: str) -> list[Text]:
         f"{row.seconds:.1f}",
         *(str(count) for count in (row.calls.recorded, row.calls.run, row.calls.refused)),
     )
-    return [Text(name), Text(row.status, style=status_colour(TaskStatus(row.status))), *map(Text, texts)]
 
 
 def _difference(row: RunRow) -> str:

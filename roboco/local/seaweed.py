@@ -48,14 +48,6 @@ class S3Server(Server):
                 socket.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """What protects one data folder: the S3 secret, and the key that its parts sign their own calls with."""
-
-    secret: str
-    jwt: str
-
-
 def start_seaweed(
     folder: Path, port: int | None = None, access_key: str = "roboco", secret_key: str | None = None
 ) -> S3Server:
@@ -67,18 +59,18 @@ def start_seaweed(
     weed = find_weed()
     with exclusive_lock(folder, "seaweed") as lock:
         port = choose_port(port, 2 * len(_PORT_NAMES))
-        keys = _load_keys(folder / "keys.json", secret_key)
+        secret, jwt = _load_keys(folder / "keys.json", secret_key)
         config = folder.resolve() / "s3.json"
-        _write_private(config, _identities(access_key, keys.secret))
+        write_private(config, _identities(access_key, secret))
         server = start_server(
             "seaweed",
             [weed, *_arguments(folder.resolve(), config, port)],
-            env=_environment(keys.jwt),
+            env=_environment(jwt),
             log=folder / "seaweed.log",
             pass_fds=(lock,),
             cwd=folder,
         )
-        running = S3Server(server.name, server.process, server.log, port, access_key, keys.secret)
+        running = S3Server(server.name, server.process, server.log, port, access_key, secret)
         _wait_bucket(running)
     return running
 
@@ -129,15 +121,16 @@ def _environment(jwt: str) -> dict[str, str]:
     return inherited | _MEMORY_LIMITS | {f"WEED_JWT_{name}_KEY": jwt for name in signing}
 
 
-def _load_keys(path: Path, secret_key: str | None) -> _Keys:
-    """Return the keys in the file `path`, which the first start creates. `secret_key` replaces the stored one."""
+def _load_keys(path: Path, secret_key: str | None) -> tuple[str, str]:
+    """Return the S3 secret, and the key with which the parts sign their own calls.
+
+    The first start creates the file `path` with both. `secret_key` replaces the stored one.
+    """
     kept = json.loads(path.read_text()) if path.exists() else {}
-    keys = _Keys(
-        secret=secret_key or kept.get("secret") or secrets.token_urlsafe(32),
-        jwt=kept.get("jwt") or secrets.token_urlsafe(32),
-    )
-    _write_private(path, json.dumps({"secret": keys.secret, "jwt": keys.jwt}))
-    return keys
+    secret = secret_key or kept.get("secret") or secrets.token_urlsafe(32)
+    jwt = kept.get("jwt") or secrets.token_urlsafe(32)
+    write_private(path, json.dumps({"secret": secret, "jwt": jwt}))
+    return secret, jwt
 
 
 def _identities(access_key: str, secret_key: str) -> str:
@@ -145,7 +138,7 @@ def _identities(access_key: str, secret_key: str) -> str:
     return json.dumps({"identities": [{"name": "roboco", "credentials": credentials, "actions": ["Admin"]}]})
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Replace the file atomically by one that only its owner can read, even across a power failure."""
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)

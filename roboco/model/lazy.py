@@ -2,22 +2,17 @@
 
 import importlib
 
-from roboco.ports.model import CallModel, Listener, ModelStream, Request
+from roboco.ports.model import CallModel
 from roboco.process.credentials import Credentials
 from roboco.process.per_process import PerProcess
 
 _MODULE = "roboco.model.openai_model"
 
 
-class LazyModel:
-    """Calls models with packages that clients need not have, and never load."""
-
-    def __init__(self, allowed: tuple[str, ...], credentials: Credentials) -> None:
-        self._call_model = PerProcess(lambda: _import_model(allowed, credentials))
-
-    def stream(self, request: Request, listener: Listener | None) -> ModelStream:
-        """Start the call."""
-        return self._call_model()(request, listener)
+def lazy_model(allowed: tuple[str, ...], credentials: Credentials) -> CallModel:
+    """Return the calls of models, with packages that clients need not have, and never load."""
+    call_model = PerProcess(lambda: _import_model(allowed, credentials))
+    return lambda request, listener: call_model()(request, listener)
 
 
 def preload_model() -> None:

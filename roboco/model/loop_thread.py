@@ -22,14 +22,11 @@ class LoopTask:
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self._task = self._loop.create_task(coroutine)
-        self._task.add_done_callback(self._on_done)
+        self._task.add_done_callback(lambda _: self.ended.set())
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-
-    def _on_done(self, task: "asyncio.Task[None]") -> None:
-        self.ended.set()
 
 
 class LoopThread:

@@ -31,7 +31,8 @@ def plain_messages(messages: tuple[ChatMessage, ...], instruction: str = "") -> 
     """
     turns = [_Turn("system")]
     for turn in _iter_turns(messages, bool(instruction)):
-        role = "system" if turn.role in _SYSTEM_ROLES and len(turns) == 1 else _plain_role(turn.role)
+        role = "assistant" if turn.role == "assistant" else "user"
+        role = "system" if turn.role in _SYSTEM_ROLES and len(turns) == 1 else role
         if role == "assistant" and len(turns) == 1:
             turns.append(_Turn("user", ["Go on."]))
         if turns[-1].role == role:
@@ -58,10 +59,6 @@ def _iter_turns(messages: tuple[ChatMessage, ...], in_json: bool) -> Iterator[_T
 
 def _call_label(name: str, arguments: str, in_json: bool) -> str:
     return name if in_json else f"{name} with {arguments[:MAX_ARGUMENT_CHARS] or '{}'}"
-
-
-def _plain_role(role: str) -> str:
-    return "assistant" if role == "assistant" else "user"
 
 
 def _message(turn: _Turn, in_json: bool) -> ChatMessage:

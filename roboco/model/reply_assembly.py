@@ -306,10 +306,10 @@ class ReplyAssembly:
 
     def reply(self) -> Reply:
         """Return the reply."""
-        now = time.monotonic()
+        now, implied = time.monotonic(), "tool_calls" if self.calls else "stop" if self.is_whole else ""
         return Reply(
             model=self._model,
-            finish_reason="length" if self._exceeded_limit else self._finish_reason or self._implied_reason(),
+            finish_reason="length" if self._exceeded_limit else self._finish_reason or implied,
             limit=self._exceeded_limit,
             calls=tuple(call.to_requested_call() for call in self.calls),
             refusal=self._refusal.getvalue(),
@@ -322,7 +322,7 @@ class ReplyAssembly:
     def spent(self, estimated_prompt: int) -> ModelUsage:
         """Return the usage of the request, as far as its reply has arrived. An estimate fills what was not reported."""
         used = self.usage or ModelUsage()
-        tokens_out = used.tokens_out or self._estimated_tokens_out()
+        tokens_out = used.tokens_out or max(self._delta_count, self._estimated_size())
         complete = bool(used.tokens_in and used.tokens_out) or (bool(used.tokens_in) and not tokens_out)
         return ModelUsage(
             used.tokens_in or estimated_prompt,
@@ -332,9 +332,6 @@ class ReplyAssembly:
             used.reasoning or min(self.reasoning_tokens, tokens_out),
             used.estimated or not complete,
         )
-
-    def _implied_reason(self) -> str:
-        return "tool_calls" if self.calls else "stop" if self.is_whole else ""
 
     def _provider_state(self) -> dict[str, Any]:
         if self._provider_size > MAX_PROVIDER_BYTES:
@@ -358,10 +355,6 @@ class ReplyAssembly:
 
     def _estimated_size(self) -> int:
         return estimate_tokens_of_bytes(self._text_size + self._arguments_size + self._reasoning_size)
-
-    def _estimated_tokens_out(self) -> int:
-        """Return the number of received tokens, as far as it is known."""
-        return max(self._delta_count, self._estimated_size())
 
     def _join_surrogates(self, text: str) -> str:
         """Return the pending half character and the text.

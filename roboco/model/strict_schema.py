@@ -69,10 +69,12 @@ class _SchemaNarrower:
 
     def _narrow_single(self, schema: JsonSchema, depth: int) -> JsonSchema:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(values, list) and values and self._count_items(values) and all(map(_is_scalar, values)):
+        scalars = isinstance(values, list) and all(isinstance(value, _ScalarValue) for value in values)
+        if isinstance(values, list) and values and self._count_items(values) and scalars:
             texts = all(isinstance(value, str) for value in values)
             return {"type": "string", "enum": values} if texts else {"enum": values}
-        match schema.get("type") or _implied_type(schema):
+        implied = "object" if "properties" in schema else "array" if "items" in schema else ""
+        match schema.get("type") or implied:
             case "object":
                 return self._narrow_object(schema, depth)
             case "array":
@@ -120,10 +122,6 @@ class _SchemaNarrower:
         return self._items_left >= 0
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, _ScalarValue)
-
-
 def _required_names(required: Any) -> frozenset[str]:
     return frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset()
 
@@ -138,10 +136,6 @@ def _alternatives(schema: JsonSchema) -> list[Any]:
         if isinstance(kinds, list) and "enum" not in schema
         else []
     )
-
-
-def _implied_type(schema: JsonSchema) -> str:
-    return "object" if "properties" in schema else "array" if "items" in schema else ""
 
 
 def _join_values(one: Any, other: Any) -> Any:

@@ -3,8 +3,7 @@
 from typing import Final
 
 from roboco.ports.telemetry import MetricSpec
-from roboco.telemetry.metrics import Metrics
-from roboco.telemetry.metrics_server import serve_metrics
+from roboco.telemetry.metrics import Metrics, serve_metrics
 
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 

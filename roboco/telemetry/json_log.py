@@ -10,8 +10,8 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_after_setup, setup_logging
 
-from roboco.telemetry.log_context import LOG_CONTEXT
 from roboco.telemetry.redaction import Redactor
+from roboco.telemetry.telemetry import LOG_CONTEXT
 
 _OTHER_LOGGERS = ("celery", "celery.task", "celery.redirected", "multiprocessing")
 """Loggers that may have handlers."""

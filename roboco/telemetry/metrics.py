@@ -10,12 +10,14 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
 
+from roboco.errors import UsageError
 from roboco.ports.telemetry import METRICS, MetricSpec
 
 MAX_LABEL_VALUES = 100
@@ -85,6 +87,22 @@ class Metrics:
             for line in lines:
                 self._values.record(json.loads(line))
         os.close(descriptor)
+
+
+def serve_metrics(registry: CollectorRegistry, address: str, port: int) -> WSGIServer:
+    """Serve http://ADDRESS:PORT/metrics from a thread until this process ends. Raise UsageError if that is impossible.
+
+    A child that is forked later closes the port, because its parent may start again before the child has ended.
+    """
+    try:
+        server, _ = start_http_server(port, address, registry)
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"metrics cannot be served at {address}:{port}: {error}; set ROBOCO_METRICS_PORT to a free port for each "
+            "worker of a machine, and ROBOCO_METRICS_ADDRESS to an address of it"
+        ) from error
+    os.register_at_fork(after_in_child=server.socket.close)
+    return server
 
 
 class _Values:

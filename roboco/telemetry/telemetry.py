@@ -1,45 +1,31 @@
 """The telemetry of a process: metrics, traces, and the log context. Each of the first two may be off."""
 
 from collections.abc import Callable
-from contextvars import Token
+from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Protocol
+from typing import Any
 
 from roboco.domain.task_summary import TaskSummary
 from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan, Telemetry
-from roboco.telemetry.log_context import LOG_CONTEXT, LogFields, log_fields
 
+LogFields = dict[str, str | int]
+LOG_CONTEXT: ContextVar[LogFields | None] = ContextVar("roboco_log_context", default=None)
+"""The fields that name the current work in every log line: `task_id`, `step`, `agent`, `tool_call_id`.
 
-class TraceSpan(Protocol):
-    """An open span of a trace."""
-
-    def set_attributes(self, attributes: dict[str, str | int | float]) -> None:
-        """Add attributes to the span."""
-
-    def end(self, error: str = "") -> None:
-        """End the span, with this type of error, if any."""
-
-    def discard(self) -> None:
-        """Discard the span: it is not sent."""
-
-
-class TaskTracer(Protocol):
-    """The spans of this process. All spans of a task belong to one trace."""
-
-    def start_span(self, operation: Operation, task_id: str) -> TraceSpan:
-        """Start a span. Later spans of this context become its children, unless the work is a model call."""
-
-    def end_task(self, summary: TaskSummary) -> None:
-        """Send the root span of the ended task."""
-
-    def close(self) -> None:
-        """Send the remaining spans."""
+As a context variable it follows the work to the loop that runs model streams, and to threads that run in a copy of the
+context. Each piece of work has one mapping object, so fields that are added later appear in all these places.
+"""
+_LOGGED_ATTRIBUTES = {"agent": "agent", "tool": "tool", "task_id": "task_id", "seq": "step", "call_id": "tool_call_id"}
+"""The attributes of an operation that log lines contain, with their names there."""
 
 
 class ProcessTelemetry(Telemetry):
-    """The telemetry of a process. Metrics, traces, or both may be off."""
+    """The telemetry of a process. Metrics, traces, or both may be off.
 
-    def __init__(self, record: Callable[..., None] | None, tracer: TaskTracer | None) -> None:
+    `tracer` is a `Tracer`, whose module needs the extra `otel`.
+    """
+
+    def __init__(self, record: Callable[..., None] | None, tracer: Any | None) -> None:
         self._record = record
         self._tracer = tracer
 
@@ -63,16 +49,25 @@ class ProcessTelemetry(Telemetry):
             self._tracer.close()
 
 
+def _log_fields(attributes: dict[str, str | int | float | None]) -> LogFields:
+    """Return the attributes that log lines contain, under their names there."""
+    return {
+        _LOGGED_ATTRIBUTES[name]: value
+        for name, value in attributes.items()
+        if name in _LOGGED_ATTRIBUTES and isinstance(value, str | int) and value != ""
+    }
+
+
 class _OpenOperation(OperationSpan):
-    def __init__(self, operation: Operation, tracer: TaskTracer | None) -> None:
+    def __init__(self, operation: Operation, tracer: Any | None) -> None:
         self._operation = operation
         self._tracer = tracer
         self._log_fields: LogFields = {}
         self._token: Token[LogFields | None] | None = None
-        self._span: TraceSpan | None = None
+        self._span: Any | None = None
 
     def __enter__(self) -> OperationSpan:
-        self._log_fields = (LOG_CONTEXT.get() or {}) | log_fields(vars(self._operation))
+        self._log_fields = (LOG_CONTEXT.get() or {}) | _log_fields(vars(self._operation))
         if self._operation.kind != "model":  # a model call may end in any thread, and contains no other work
             self._token = LOG_CONTEXT.set(self._log_fields)
         if self._tracer is not None:
@@ -89,7 +84,7 @@ class _OpenOperation(OperationSpan):
 
     def annotate(self, **facts: str | int | float) -> None:
         """Add attributes to the span."""
-        self._log_fields.update(log_fields(dict(facts)))
+        self._log_fields.update(_log_fields(dict(facts)))
         if self._span is not None:
             self._span.set_attributes(facts)
 

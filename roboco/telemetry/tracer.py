@@ -8,8 +8,8 @@ text of users or models. Conventions: open-telemetry/semantic-conventions-genai,
 import hashlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from opentelemetry import trace
@@ -158,14 +158,19 @@ class _Span:
 
 
 class _IdGenerator(RandomIdGenerator):
-    """Generates random ids, or fixed ones within a `given` block."""
+    """Generates random ids, or fixed ones within a `fixed` block."""
 
     def __init__(self) -> None:
         self._local = threading.local()
 
-    def fixed(self, trace_id: int, span_id: int) -> "_FixedIds":
-        """Return a context manager: until its block ends, spans of this thread get these ids."""
-        return _FixedIds(self._local, (trace_id, span_id))
+    @contextmanager
+    def fixed(self, trace_id: int, span_id: int) -> Iterator[None]:
+        """Give spans of this thread these ids inside the block."""
+        self._local.ids = (trace_id, span_id)
+        try:
+            yield
+        finally:
+            self._local.ids = None
 
     def generate_trace_id(self) -> int:
         """Return the fixed id, or a random one."""
@@ -176,18 +181,6 @@ class _IdGenerator(RandomIdGenerator):
         """Return the fixed id, or a random one."""
         given: tuple[int, int] | None = getattr(self._local, "ids", None)
         return given[1] if given else super().generate_span_id()
-
-
-class _FixedIds:
-    def __init__(self, local: threading.local, ids: tuple[int, int]) -> None:
-        self._local = local
-        self._ids = ids
-
-    def __enter__(self) -> None:
-        self._local.ids = self._ids
-
-    def __exit__(self, *_: object) -> None:
-        self._local.ids = None
 
 
 def _resource() -> Resource:

@@ -7,7 +7,6 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from roboco.errors import UsageError
-from roboco.telemetry.telemetry import TaskTracer
 
 _log = logging.getLogger(__name__)
 
@@ -23,8 +22,8 @@ def tracing_enabled(environment: Mapping[str, str]) -> bool:
     return any(map(environment.get, _ENDPOINT_VARIABLES))
 
 
-def open_tracer(environment: Mapping[str, str]) -> TaskTracer | None:
-    """Return the tracer of this process, or None if traces are off. Raise UsageError if traces cannot be sent.
+def open_tracer(environment: Mapping[str, str]) -> Any | None:
+    """Return the `Tracer` of this process, or None if traces are off. Raise UsageError if traces cannot be sent.
 
     Without the extra no traces are sent, because the variables may be meant for other services.
     """
@@ -35,8 +34,7 @@ def open_tracer(environment: Mapping[str, str]) -> TaskTracer | None:
     except ImportError:
         _log.info("no traces are sent, because the extra 'roboco[otel]' is not installed")
         return None
-    spans: TaskTracer = tracer(_exporter(environment))
-    return spans
+    return tracer(_exporter(environment))
 
 
 def _exporter(environment: Mapping[str, str]) -> Any:

@@ -1,7 +1,8 @@
 """The built-in tools, which teams have without declaring them."""
 
+import codecs
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -31,7 +32,6 @@ from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.search.result import PartKind, SearchFilters
 from roboco.workspace.artifacts.store import NewArtifact, find_artifact, iter_pieces, list_artifacts, write_artifact
-from roboco.workspace.artifacts.text_reader import TextReader
 
 MAX_CONTENT_CHARS = 1024 * 1024
 """Maximum number of characters of a text that `artifact_write` accepts."""
@@ -111,12 +111,11 @@ class BuiltinTools:
             if not found["text"] and kind_of(artifact) is not None:  # perhaps scanned: models may see what it shows
                 self._created_artifacts[context.call_id] = (artifact,)
             return found | {"offset": offset, "total_bytes": artifact.size}
-        reader = TextReader(iter_pieces(self._files, context.task_id, artifact))
         try:
-            text = reader.characters(offset, limit)
+            text = _text_part(iter_pieces(self._files, context.task_id, artifact), offset, limit + 1)
         except UnicodeDecodeError:
             return self._bytes(artifact, context, offset, limit * 3 // 4)
-        return {"text": text, "offset": offset, "more": reader.has_more, "total_bytes": artifact.size}
+        return {"text": text[:limit], "offset": offset, "more": len(text) > limit, "total_bytes": artifact.size}
 
     def _bytes(self, artifact: Artifact, context: ToolContext, offset: int, limit: int) -> dict[str, Any]:
         data = self._files.read(artifact_path(context.task_id, artifact.name), offset, max(1, limit)) or b""
@@ -155,3 +154,17 @@ class BuiltinTools:
         result, made = run_code(self._files, self._sandbox, code, context)
         self._created_artifacts[context.call_id] = made
         return result
+
+
+def _text_part(pieces: Iterator[bytes], offset: int, limit: int) -> str:
+    """Return at most `limit` characters from `offset` on. Raise UnicodeDecodeError if the pieces are not UTF-8.
+
+    One piece is in memory at a time.
+    """
+    taken, left = "", offset
+    for text in codecs.iterdecode(pieces, "utf-8"):
+        taken += text[left : left + limit - len(taken)]
+        left = max(0, left - len(text))
+        if len(taken) == limit:
+            break
+    return taken

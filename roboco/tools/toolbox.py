@@ -54,9 +54,8 @@ from roboco.tools.returned_files import split_files
 from roboco.tools.tool_failure import error_text, failure_lines, result_text
 from roboco.tools.tool_output import log_output
 from roboco.tools.tool_result import to_json
-from roboco.workspace.artifacts.large_result import offload_large, truncate_large
-from roboco.workspace.artifacts.media import remove_media, store_media
 from roboco.workspace.artifacts.store import find_artifact, iter_pieces
+from roboco.workspace.artifacts.tool_files import offload_large, remove_media, store_media, truncate_large
 
 _log = logging.getLogger(__name__)
 

@@ -95,7 +95,8 @@ class FolderFiles:
         with self._translating_errors():
             if not _is_folder(folder):
                 return False
-            with locked(Path(folder, _lock_name(name))):
+            number = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % _LOCK_FILES
+            with locked(Path(folder, f".lock-{number:02d}")):
                 stored = self.get_versioned(path)
                 if stored is not None and stored.data == data:
                     if durable:
@@ -271,10 +272,6 @@ def _is_folder(name: str) -> bool:
         return stat.S_ISDIR(os.stat(name).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
-
-
-def _lock_name(name: str) -> str:
-    return f".lock-{int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % _LOCK_FILES:02d}"
 
 
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

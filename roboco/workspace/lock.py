@@ -17,15 +17,15 @@ _RETRY_DELAY = 0.002
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[int]:
+def locked(path: Path, seconds: float = LOCK_TIMEOUT) -> Iterator[int]:
     """Open or create the file for appending, and hold its lock until the block ends. Yield its descriptor.
 
-    Raise TransientError after a limited wait. Closing the descriptor would not release the lock if the pool has forked
-    a process within the block: it has the descriptor, too.
+    Raise TransientError if another process holds it for these seconds. Closing the descriptor would not release the
+    lock if the pool has forked a process within the block: it has the descriptor, too.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:
-        _lock(descriptor, path)
+        _lock(descriptor, path, seconds)
         try:
             yield descriptor
         finally:
@@ -34,15 +34,15 @@ def locked(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, path: Path) -> None:
-    until = time.monotonic() + LOCK_TIMEOUT
+def _lock(descriptor: int, path: Path, seconds: float) -> None:
+    until = time.monotonic() + seconds
     while True:
         try:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > until:
                 raise TransientError(
-                    f"file {path} has been locked by another process for {LOCK_TIMEOUT:g} s; a process that was "
+                    f"file {path} has been locked by another process for {seconds:g} s; a process that was "
                     "stopped in the middle of a write keeps the lock until it continues or ends"
                 ) from error
         time.sleep(_RETRY_DELAY)

@@ -27,9 +27,10 @@ def open_workspace(
     """
     parts = urlsplit(url)
     if parts.scheme == "s3":
-        s3: Any = importlib.import_module("roboco.workspace.s3_open")  # which imports boto3
-        if (opened := s3.open_bucket(url, s3_endpoint_url, s3_timeout, attempts)) is not None:
-            return Workspace(*opened)
+        s3: Any = importlib.import_module("roboco.workspace.s3")  # which imports boto3
+        if (objects := s3.open_objects(url, s3_endpoint_url, s3_timeout, attempts)) is not None:
+            history: Any = importlib.import_module("roboco.workspace.s3_history")
+            return Workspace(s3.S3Files(objects), history.S3Histories(objects))
     if parts.scheme == "file":
         files = FolderFiles(Path(unquote(parts.netloc + parts.path)).absolute())
         return Workspace(files, FolderHistories(files))

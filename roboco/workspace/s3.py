@@ -1,11 +1,16 @@
 """Files of the workspace in an S3-compatible store, below a prefix of a bucket."""
 
+import contextvars
+import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
+from urllib.parse import urlsplit
 
 import boto3
 from boto3.exceptions import Boto3Error
@@ -19,13 +24,19 @@ from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError
 from roboco.ports.workspace import FolderPage, StoredFile, VersionedFile
 from roboco.workspace.path import checked_path
-from roboco.workspace.request_pool import for_each
-from roboco.workspace.tries import MAX_TRIES, tries
+
+_Answer = TypeVar("_Answer")
 
 CONFLICT_STATUSES = frozenset({409, 412})
 """HTTP statuses of a conditional write that lost: 412 as a rule, 409 if two writers collided."""
 MAX_ATTEMPTS = 4
 """Attempts at a request that gets no answer, or a server error."""
+MAX_TRIES = 6
+"""Tries of an operation that other workers disturb."""
+_FIRST_DELAY = 0.01
+"""Seconds of the first delay between such tries at most. It doubles each time: 0.3 seconds for all tries."""
+_MAX_CONCURRENT_REQUESTS = 16
+"""Concurrent requests; the client has 50 connections."""
 _NOT_IMPLEMENTED = 501
 _RANGE_NOT_SATISFIABLE = 416
 """HTTP status of a range that begins after the end of an object."""
@@ -81,6 +92,43 @@ def connect_s3(
     client = session.client("s3", endpoint_url=endpoint_url, region_name=region, config=config)
     client.meta.events.register("before-parse.s3", _refuse_foreign_answer)
     return client
+
+
+def open_objects(
+    url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0, attempts: int | None = None
+) -> "S3Objects | None":
+    """Return the objects at "s3://bucket/prefix", or None if the URL names no bucket."""
+    parts = urlsplit(url)
+    if parts.scheme != "s3" or not parts.netloc:
+        return None
+    client = connect_s3(s3_endpoint_url, timeout=s3_timeout, attempts=attempts or MAX_ATTEMPTS)
+    return S3Objects(client, parts.netloc, parts.path)
+
+
+def tries() -> Iterator[int]:
+    """Yield the number of each try. Wait a random time between tries, so that workers do not collide again."""
+    for number in range(MAX_TRIES):
+        if number:
+            time.sleep(random.uniform(0.5, 1) * _FIRST_DELAY * 2 ** (number - 1))  # noqa: S311 - no secret
+        yield number
+
+
+def for_each(request: Callable[[str], _Answer], paths: Sequence[str]) -> list[_Answer]:
+    """Return the answers to concurrent requests for the paths, in order. Raise the error of the first one that fails.
+
+    A single request needs no thread. Log lines of the threads name the work of the calling thread.
+    """
+    if len(paths) <= 1:
+        return [request(path) for path in paths]
+    context = contextvars.copy_context()
+    threads = min(_MAX_CONCURRENT_REQUESTS, len(paths))
+    with ThreadPoolExecutor(threads, initializer=_adopt_context, initargs=(context,)) as pool:
+        return list(pool.map(request, paths))
+
+
+def _adopt_context(context: contextvars.Context) -> None:
+    for variable, value in context.items():
+        variable.set(value)
 
 
 class _KeepOpen:

@@ -18,9 +18,7 @@ from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.paths import history_path, segments_path
 from roboco.domain.sorted_lines import lines_from
 from roboco.errors import CorruptHistory, TransientError
-from roboco.workspace.request_pool import for_each
-from roboco.workspace.s3 import S3Objects, StoredObject
-from roboco.workspace.tries import tries
+from roboco.workspace.s3 import S3Objects, StoredObject, for_each, tries
 
 _STEPS_KEY = "steps"
 _STEPS_PATTERN = re.compile("[0-9]{1,18}")
@@ -42,7 +40,7 @@ class S3Histories:
         A segment that was compacted and removed must not be created again. So this reads, after the write, whether
         `history.jsonl` contains the position. A later compaction includes the new segment.
         """
-        segment = _segment_path(task_id, step.seq)
+        segment = f"{segments_path(task_id)}{step.seq:08d}.json"
         for _ in tries():
             created = self._objects.put(segment, step.line().encode(), if_none=True)
             if self._compacted_count(task_id) > step.seq:
@@ -77,7 +75,7 @@ class S3Histories:
         """
         stored = self._objects.get(history_path(task_id))
         names = self._objects.names(segments_path(task_id))
-        lines = _split_lines(stored)
+        lines = stored.data.split(b"\n")[:-1] if stored else []
         wanted = [name for name in names if _segment_seq(name) >= len(lines)]
         if _lacks_count(task_id, stored, lines) or wanted:
             fresh = self._segments(task_id, wanted)
@@ -173,20 +171,12 @@ class S3Histories:
         return [stored.data for stored in takewhile(bool, for_each(self._objects.get, paths)) if stored]
 
 
-def _segment_path(task_id: str, seq: int) -> str:
-    return f"{segments_path(task_id)}{seq:08d}.json"
-
-
 def _seq_of_line(line: bytes) -> int:
     return parse_step(line).seq
 
 
 def _segment_seq(name: str) -> int:
     return int(name.partition(".")[0])
-
-
-def _split_lines(stored: StoredObject | None) -> list[bytes]:
-    return stored.data.split(b"\n")[:-1] if stored else []
 
 
 def _steps_in_metadata(metadata: Mapping[str, str]) -> int | None:

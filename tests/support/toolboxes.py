@@ -10,7 +10,6 @@ from roboco.tools.mcp.servers import McpServers
 from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.toolbox import FunctionToolbox
-from roboco.workspace.artifacts.artifact_reader import artifact_reader
 
 
 def toolbox_of(
@@ -22,6 +21,6 @@ def toolbox_of(
     credentials: str | None = None,
 ) -> FunctionToolbox:
     """Return a toolbox that keeps its index in the folder, and may start no MCP servers."""
-    index = MemoryIndex(histories, artifact_reader(files), folder)
+    index = MemoryIndex(histories, files.read, folder)
     builtin = BuiltinTools(files, index, Sandbox())
     return FunctionToolbox(files, builtin, McpServers(()), FunctionLoader(modules), time_up, Credentials(credentials))

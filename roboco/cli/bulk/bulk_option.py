@@ -41,12 +41,8 @@ _OPTIONS: Final = (
 _Content = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def _no_content(_: dict[str, Any]) -> dict[str, Any]:
-    return {}
-
-
 def bulk_option(
-    name: ControlName, content: _Content = _no_content, team_option: str = "--team"
+    name: ControlName, content: _Content = lambda _: {}, team_option: str = "--team"
 ) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator of a command of one task. `content` returns options of the bulk control from its parameters.
 

@@ -10,7 +10,7 @@ from roboco.cli.commands.open_task import open_task
 from roboco.cli.interactive.next_command import decisions
 from roboco.cli.interactive.tool_text import call_text
 from roboco.cli.terminal import options
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_result
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.tool_change import show_change
@@ -161,7 +161,5 @@ def _origin(task: Task, call_id: str, args: dict[str, Any] | None = None) -> str
 
 
 def _print(task_id: str, call_id: str, status: str, as_json: bool, origin: str, **more: object) -> None:
-    if as_json:
-        print_json({"task_id": task_id, "call_id": call_id, "status": status, **more})
-    else:
-        click.echo(f"{call_id} is {status}{origin}")
+    record = {"task_id": task_id, "call_id": call_id, "status": status, **more}
+    print_result(as_json, record, f"{call_id} is {status}{origin}")

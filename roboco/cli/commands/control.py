@@ -13,9 +13,8 @@ from roboco.cli.interactive.receipts import describe_effect, describe_reply_end
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.format import status_colour
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_json, print_result
 from roboco.cli.terminal.screen import Screen
-from roboco.client.receipt import Receipt
 from roboco.client.stream import is_at_rest
 from roboco.client.task import Task
 from roboco.domain.history.step import TaskStep
@@ -27,10 +26,6 @@ _POLL_INTERVAL: Final = 0.05
 """Seconds between two reads of a task that runs a step."""
 _NO_STEP_AFTER: Final = 0.5
 """Seconds after which a task that still waits counts as one that runs no step."""
-
-
-def _given_reason(given: dict[str, Any]) -> dict[str, Any]:
-    return {} if given["reason"] is None else {"reason": given["reason"]}
 
 
 def _no_message(given: dict[str, Any]) -> dict[str, Any]:
@@ -54,11 +49,11 @@ def interrupt(task_id: str, message: str | None, agent: str | None, timeout: flo
     """
     with open_task(task_id) as task:
         receipt = task.interrupt(message, agent, timeout=timeout)
-    _print_receipt(receipt, describe_effect(receipt, task_id), as_json)
+    print_result(as_json, receipt, describe_effect(receipt, task_id))
 
 
 @click.command()
-@bulk_option("stop", _given_reason)
+@bulk_option("stop", lambda given: {} if given["reason"] is None else {"reason": given["reason"]})
 @click.option("--reason", metavar="TEXT", help="Why; the history keeps it.")
 @options.timeout(5)
 @options.as_json
@@ -79,7 +74,7 @@ def stop(task_id: str, reason: str | None, timeout: float, as_json: bool) -> Non
         text = f"{task_id} is asked to stop"
     else:
         text = f"{task_id} has stopped" + ("" if receipt.seen_at is None else f": {describe_reply_end(receipt)}")
-    _print_receipt(receipt, text, as_json)
+    print_result(as_json, receipt, text)
 
 
 @click.command()
@@ -93,7 +88,7 @@ def pause(task_id: str, as_json: bool) -> None:
     with open_task(task_id) as task:
         receipt = task.pause()
     text = f"{task_id} is asked to pause; continue with: roboco resume {task_id}, or roboco step {task_id}"
-    _print_receipt(receipt, text, as_json)
+    print_result(as_json, receipt, text)
 
 
 @click.command()
@@ -111,7 +106,7 @@ def resume(task_id: str, as_json: bool) -> None:
     text = f"{task_id} continues"
     if summary.status is TaskStatus.PAUSED and summary.reason.endswith(RAISE_LIMIT_HINT):
         text = f"{task_id} stays paused: {summary.reason}, with: roboco limits {task_id}"
-    _print_receipt(receipt, text, as_json)
+    print_result(as_json, receipt, text)
 
 
 @click.command()
@@ -135,13 +130,6 @@ def step(task_id: str, timeout: float, as_json: bool) -> int:
     else:
         _print_steps(Screen(sys.stdout), steps[: before.steps], new, now)
     return SUCCESS if is_at_rest(now) else FAILED
-
-
-def _print_receipt(receipt: Receipt, text: str, as_json: bool) -> None:
-    if as_json:
-        print_json(receipt)
-    else:
-        click.echo(text)
 
 
 def _wait_for_step(task: Task, before: TaskSummary, seconds: float) -> TaskSummary:

@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 
 import click
 from pydantic_core import to_jsonable_python
-from rich.table import Table
-from rich.text import Text
 
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
@@ -14,7 +12,7 @@ from roboco.cli.terminal.format import age
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.table import plain_table
+from roboco.cli.terminal.table import print_entries
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.dead_letter import DeadLetter
 
@@ -42,12 +40,8 @@ def list_letters(as_json: bool) -> None:
     """List dead letters with their reasons, oldest first."""
     with Orchestrator(caller_settings()) as orchestrator:
         letters = orchestrator.operator.dead_letters()
-    if as_json:
-        print_json(letters)
-    elif letters:
-        Screen(sys.stdout).table(_table(letters, datetime.now(UTC)))
-    else:
-        click.echo("no dead letters")
+    headings = ("<letter", "message", "of", "reason", ">attempts", ">age")
+    print_entries(as_json, letters, headings, _cells, "no dead letters")
 
 
 @dead_letters.command("show")
@@ -121,16 +115,7 @@ def _dismissal_message(letter_id: str, letter: DeadLetter | None) -> str:
     return f"{letter_id} is dismissed ({one_line(letter.name, 64)}: {one_line(letter.reason, 160)})"
 
 
-def _table(letters: list[DeadLetter], now: datetime) -> Table:
-    table = plain_table("<letter", "message", "of", "reason", ">attempts", ">age")
-    for letter in letters:
-        of = ", ".join(filter(None, (letter.task_id, letter.detail))) or str(letter.headers.get("id", ""))
-        table.add_row(
-            Text(letter.letter_id),
-            Text(one_line(letter.name, 64)),
-            Text(one_line(of, 160)),
-            Text(one_line(letter.reason, 500)),
-            Text(str(letter.attempts or "")),
-            Text(age((now - letter.time).total_seconds())),
-        )
-    return table
+def _cells(letter: DeadLetter) -> tuple[str, ...]:
+    of = ", ".join(filter(None, (letter.task_id, letter.detail))) or str(letter.headers.get("id", ""))
+    name, since = one_line(letter.name, 64), (datetime.now(UTC) - letter.time).total_seconds()
+    return letter.letter_id, name, one_line(of, 160), letter.reason, str(letter.attempts or ""), age(since)

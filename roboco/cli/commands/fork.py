@@ -7,7 +7,7 @@ import click
 from roboco.cli.bulk.bulk_option import bulk_option
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_result
 from roboco.client.orchestrator import Orchestrator
 
 
@@ -39,7 +39,4 @@ def fork(task_id: str, as_json: bool, new_team: str | None, new_id: str | None, 
     """
     with Orchestrator(caller_settings()) as orchestrator:
         task = orchestrator.task(task_id).fork(team=new_team, task_id=new_id, **given)
-    if as_json:
-        print_json({"task_id": task.task_id})
-    else:
-        click.echo(task.task_id)
+    print_result(as_json, {"task_id": task.task_id}, task.task_id)

@@ -7,7 +7,7 @@ import click
 from roboco.cli.bulk.bulk_option import bulk_option
 from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_result
 from roboco.domain.limits import LimitOverrides, ToolLimits, UsageLimits
 from roboco.errors import UsageError
 
@@ -26,18 +26,20 @@ def _limit_options(command: Any) -> Any:
     for name, text in reversed(_HELP.items()):
         kind = float if name in ("max_seconds", "max_cost") else int
         command = click.option(f"--{name.replace('_', '-')}", name, type=kind, help=text)(command)
-    return command
+    tool = click.option("--tool", help="Set limits of this tool: --max-calls, --max-seconds, --max-cost.")
+    return click.option("--agent", help="Set limits of this agent instead of the task's.")(tool(command))
+
+
+def _values(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in _HELP if given[name] is not None}
 
 
 def _given_limits(given: dict[str, Any]) -> dict[str, Any]:
-    values = {name: given[name] for name in _HELP if given[name] is not None}
-    return {"limits": _scoped(given["agent"], given["tool"], values)}
+    return {"limits": _scoped(given["agent"], given["tool"], _values(given))}
 
 
 @click.command()
 @bulk_option("limits", _given_limits)
-@click.option("--agent", help="Set limits of this agent instead of the task's.")
-@click.option("--tool", help="Set limits of this tool: --max-calls, --max-seconds, --max-cost.")
 @_limit_options
 @options.as_json
 def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **limits: Any) -> None:
@@ -46,20 +48,18 @@ def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **l
     Each limit that is given replaces the one before. A task that is paused at a limit continues. Or set limits
     of all open tasks that meet conditions.
     """
-    given = {name: value for name, value in limits.items() if value is not None}
+    given = _values(limits)
     with open_task(task_id) as task:
         receipt = task.set_limits(**_scoped(agent, tool, given))
-    if as_json:
-        print_json(receipt)
-        return
     listed = ", ".join(f"{name} {value:g}" for name, value in given.items())
-    click.echo(f"{task_id} has new limits: {listed}{f' for {agent or tool}' if agent or tool else ''}")
+    whose = f" for {agent or tool}" if agent or tool else ""
+    print_result(as_json, receipt, f"{task_id} has new limits: {listed}{whose}")
 
 
 def _given_retry(given: dict[str, Any]) -> dict[str, Any]:
     if given["from_step"] is not None:
         raise UsageError("--from: name one task; a step is a position in its history")
-    values = {name: given[name] for name in _HELP if given[name] is not None}
+    values = _values(given)
     limits = _scoped(given["agent"], given["tool"], values) if values else None
     return {"reason": given["reason"] or None, "limits": limits}
 
@@ -68,8 +68,6 @@ def _given_retry(given: dict[str, Any]) -> dict[str, Any]:
 @bulk_option("retry", _given_retry)
 @click.option("--reason", default="", metavar="TEXT", help="Why; the history keeps it.")
 @click.option("--from", "from_step", metavar="STEP", type=click.IntRange(min=0), help="The last step that is kept.")
-@click.option("--agent", help="Set limits of this agent instead of the task's.")
-@click.option("--tool", help="Set limits of this tool: --max-calls, --max-seconds, --max-cost.")
 @_limit_options
 @options.as_json
 def retry(
@@ -90,13 +88,10 @@ def retry(
 
     --from names the position of that step, as `roboco show` prints it; `roboco fork --seq STEP` continues from another.
     """
-    given = {name: value for name, value in limits.items() if value is not None}
+    given = _values(limits)
     with open_task(task_id) as task:
         new = task.retry(reason, from_step=from_step, **(_scoped(agent, tool, given) if given else {}))
-    if as_json:
-        print_json({"task_id": new.task_id})
-    else:
-        click.echo(new.task_id)
+    print_result(as_json, {"task_id": new.task_id}, new.task_id)
 
 
 def _scoped(agent: str | None, tool: str | None, given: dict[str, Any]) -> Any:

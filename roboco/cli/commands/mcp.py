@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import click
-from rich.text import Text
 
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer, fetch_tools
 from roboco.cli.doctor.teams import loaded_teams
@@ -16,7 +15,7 @@ from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.table import plain_table
+from roboco.cli.terminal.table import text_table
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.team.known_tools import missing_tools_error
 from roboco.domain.team.team import Team, default_prefix
@@ -137,12 +136,12 @@ def _listed_tools(found: TeamServer, answer: ListingResult) -> Iterator[_ListedT
 
 
 def _print(screen: Screen, shown: list[_ListedTool], answer: ListingResult, mistake: str) -> None:
-    table = plain_table("tool", "agents call", "effect", "parameters", "description")
-    for one in shown:
-        cells = (one.name, one.called or "-", one.tool.effect, _parameter_list(one.tool), one.tool.description)
-        table.add_row(*(Text(one_line(cell, MAX_CELL_CHARS)) for cell in cells))
+    rows = (
+        (one.name, one.called or "-", one.tool.effect, _parameter_list(one.tool), one.tool.description) for one in shown
+    )
     if shown:
-        screen.table(table)
+        cells = ([one_line(cell, MAX_CELL_CHARS) for cell in row] for row in rows)
+        screen.table(text_table(("tool", "agents call", "effect", "parameters", "description"), cells))
     else:
         screen.line("the server lists no tools")
     if others := [

@@ -8,22 +8,19 @@ from typing import Any
 
 import click
 import yaml
-from rich.table import Table
-from rich.text import Text
 
+from roboco.cli.doctor.check import print_check
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.table import plain_table
+from roboco.cli.terminal.table import print_entries
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.team.model_offer import ModelProfileInfo
 from roboco.process.extras import require_extra
 from roboco.settings import load_settings
-
-_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 class _Models(click.Group):
@@ -50,12 +47,8 @@ def list_models(team: str, as_json: bool) -> None:
     """
     with Orchestrator(load_settings()) as orchestrator:
         profiles = orchestrator.models(team)
-    if as_json:
-        print_json(profiles)
-    elif profiles:
-        Screen(sys.stdout).table(_table(profiles))
-    else:
-        click.echo("the team declares no model profiles")
+    headings = ("profile", "model", "label", "description")
+    print_entries(as_json, profiles, headings, _cells, "the team declares no model profiles")
 
 
 @models.command()
@@ -93,9 +86,7 @@ def check(team: str, only: tuple[str, ...], as_json: bool) -> int:
 def _print_check(screen: Screen, result: Any) -> None:
     screen.line((f"{result.profile}", "bold"), f"  {result.model}")
     for check in result.checks:
-        screen.line("  ", (f"{check.state:<5}", _COLOURS[check.state]), f"{check.name:<10} {check.found}")
-        if check.todo:
-            screen.line((f"       {'':<10} → {check.todo}", "dim"))
+        print_check(screen, check, 10, "  ")
     for lesson in result.learned:
         screen.line(f"  learned: this process {lesson}")
     usage = f"{result.usage['tokens_in']} tokens in, {result.usage['tokens_out']} out"
@@ -107,10 +98,7 @@ def _print_check(screen: Screen, result: Any) -> None:
         screen.line(f"  write into the profile: {written.strip('{}')}")
 
 
-def _table(profiles: list[ModelProfileInfo]) -> Table:
-    table = plain_table("profile", "model", "label", "description")
-    for profile in profiles:
-        name = f"{profile.id} (default)" if profile.is_default else profile.id
-        cells = (name, profile.model, "" if profile.label == profile.id else profile.label, profile.description)
-        table.add_row(*(Text(one_line(cell, 160)) for cell in cells))
-    return table
+def _cells(profile: ModelProfileInfo) -> Iterator[str]:
+    name = f"{profile.id} (default)" if profile.is_default else profile.id
+    cells = (name, profile.model, "" if profile.label == profile.id else profile.label, profile.description)
+    return (one_line(cell, 160) for cell in cells)

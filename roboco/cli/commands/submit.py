@@ -1,18 +1,78 @@
 """roboco submit, send: new tasks, and messages for running ones."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import click
 
 from roboco.cli.bulk.bulk_option import bulk_option
-from roboco.cli.commands import notification_options
 from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_result
+from roboco.cli.terminal.options import Command
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.priority import PRIORITIES
 from roboco.domain.ids import check_tenant
+from roboco.domain.status import TaskStatus
 from roboco.settings import Settings, load_settings
+
+_STATUSES = [status.value for status in TaskStatus if status.ended or status.waiting]
+
+
+def _notification_options(command: Command) -> Command:
+    for option in reversed(_NOTIFICATIONS):
+        command = option(command)
+    return command
+
+
+def _targets(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Remove the notification options from `given`, and return the targets of `notify` that they name.
+
+    Raises click.UsageError if an option lacks another one.
+    """
+    urls, tasks = given.pop("webhook"), given.pop("callback")
+    secret_env, queue = given.pop("secret_env"), given.pop("callback_queue")
+    on, others = list(given.pop("notify_on")), list(given.pop("notify"))
+    if bool(urls) != (secret_env is not None):
+        raise click.UsageError("--webhook URL and --secret-env VARIABLE belong together: webhooks are signed")
+    if queue is not None and not tasks:
+        raise click.UsageError("--callback-queue is the queue of a --callback, and there is none")
+    if on and not (urls or tasks):
+        raise click.UsageError("--notify-on is for --webhook and --callback: a --notify says its own 'on'")
+    routing = {} if queue is None else {"queue": queue}
+    named: list[dict[str, Any]] = [{"webhook": url, "secret_env": secret_env} for url in urls]
+    named += [{"celery": {"task": task, "args": [], "kwargs": {}, "options": routing}} for task in tasks]
+    return [target | ({"on": on} if on else {}) for target in named] + others
+
+
+def _objects(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> list[dict[str, Any] | None]:
+    return [options.json_object(context, parameter, text) for text in texts]
+
+
+_NOTIFICATIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option("--webhook", metavar="URL", multiple=True, help="An address to notify of its end; may be repeated."),
+    click.option("--secret-env", metavar="VARIABLE", help="The workers' variable with the secret that signs webhooks."),
+    click.option(
+        "--callback",
+        metavar="NAME",
+        multiple=True,
+        help="A Celery task of your own to notify of its end; may be repeated.",
+    ),
+    click.option("--callback-queue", metavar="QUEUE", help="The queue of the callbacks; by default Celery's own."),
+    click.option(
+        "--notify-on",
+        type=click.Choice(_STATUSES),
+        multiple=True,
+        help="A status of which to notify them; may be repeated. By default each in which it has ended.",
+    ),
+    click.option(
+        "--notify",
+        metavar="JSON",
+        multiple=True,
+        callback=_objects,
+        help='Another target, as an object such as {"celery": SIGNATURE, "on": ["failed"]}; may be repeated.',
+    ),
+)
 
 
 @click.command()
@@ -34,21 +94,18 @@ from roboco.settings import Settings, load_settings
     help="The tenant that it belongs to: its id is then NAME:TASK_ID. ROBOCO_TENANT by default.",
 )
 @click.option("--conversation", is_flag=True, help="Wait for a message where the task would complete.")
-@notification_options.options
+@_notification_options
 @options.as_json
 def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **given: Any) -> None:
     """Submit a task to running workers and print its id.
 
     TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS_DIR. Nothing is stored if an option is wrong.
     """
-    if targets := notification_options.targets(given):
+    if targets := _targets(given):
         given["notify"] = targets
     with Orchestrator(_tenant_settings(tenant)) as orchestrator:
         task = orchestrator.run(team, prompt, **given)
-    if as_json:
-        print_json({"task_id": task.task_id})
-    else:
-        click.echo(task.task_id)
+    print_result(as_json, {"task_id": task.task_id}, task.task_id)
 
 
 def _tenant_settings(tenant: str | None) -> Settings:
@@ -96,7 +153,4 @@ def send(
         raise click.UsageError(f"give one message, as in: roboco send {task_id} MESSAGE")
     with open_task(task_id) as task:
         receipt = task.send(chosen, agent, if_busy=if_busy)
-    if as_json:
-        print_json(receipt)
-    else:
-        click.echo(f"sent to {task_id}")
+    print_result(as_json, receipt, f"sent to {task_id}")

@@ -17,7 +17,7 @@ from roboco.cli.terminal.format import age, plain_reason, status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.table import plain_table
+from roboco.cli.terminal.table import plain_table, text_table
 from roboco.client.operator.stuck import StuckTask
 from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
@@ -68,8 +68,9 @@ def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any
             warnings = [f"{error}; tasks are shown as the workspace has them"]
         else:
             following, complete = page.cursor, page.complete
-            warnings = [] if complete else [_incomplete_message(page.tasks_read)]
-            warnings += _missing_workers(orchestrator, found) + _switched_off(orchestrator, found)
+            rebuilt = "tasks may be missing: coordinators rebuild the task index from the workspace"
+            warnings = [] if complete else [f"{rebuilt}, {page.tasks_read} tasks are read so far"]
+            warnings += _causes(orchestrator, found)
     _print(found, following, complete, as_json)
     waiting = [entry for entry in found if entry.status.waiting][:MAX_COMMANDS]
     if waiting and not as_json:
@@ -90,33 +91,20 @@ def _print(found: Sequence[TaskEntry], following: str, complete: bool, as_json: 
         click.echo(f"more: --cursor {following}", err=True)
 
 
-def _incomplete_message(tasks_read: int) -> str:
-    return (
-        f"tasks may be missing: coordinators rebuild the task index from the workspace, {tasks_read} tasks are read "
-        "so far"
-    )
-
-
-def _switched_off(orchestrator: Orchestrator, found: Sequence[TaskEntry]) -> list[str]:
-    """Return what is switched off, if a task may wait for it."""
+def _causes(orchestrator: Orchestrator, found: Sequence[TaskEntry]) -> list[str]:
+    """Return the pools without a live worker, and the switches that are off, if a task may wait for them."""
     if not any(entry.status in (TaskStatus.QUEUED, TaskStatus.RUNNING) for entry in found):
         return []
     try:
-        return [switch.cause for switch in orchestrator.operator.switches()]
+        causes = orchestrator.missing_workers()
+    except TransientError as error:
+        causes = [f"live workers are not known: {error}"]
+    try:
+        return causes + [switch.cause for switch in orchestrator.operator.switches()]
     except Forbidden:  # a tenant's client
-        return []
+        return causes
     except TransientError as error:
-        return [f"whether something is switched off is not known: {error}"]
-
-
-def _missing_workers(orchestrator: Orchestrator, found: Sequence[TaskEntry]) -> list[str]:
-    """Return a warning for each pool without a live worker, if a task may wait for one."""
-    if not any(entry.status in (TaskStatus.QUEUED, TaskStatus.RUNNING) for entry in found):
-        return []
-    try:
-        return orchestrator.missing_workers()
-    except TransientError as error:
-        return [f"live workers are not known: {error}"]
+        return [*causes, f"whether something is switched off is not known: {error}"]
 
 
 def _table(found: Sequence[TaskEntry], now: datetime) -> Table:
@@ -156,7 +144,9 @@ def _list_stuck_tasks(filters: TaskFilterOptions, limit: int, cursor: str, as_js
         print_json({"tasks": found, "cursor": cursor, "complete": complete})
         return SUCCESS
     if found:
-        Screen(sys.stdout).table(_stuck_table(found))
+        Screen(sys.stdout).table(
+            text_table(("task", "team", "status", ">stuck for", "cause"), map(_stuck_cells, found))
+        )
     else:
         click.echo("no stuck tasks")
     if cursor:
@@ -166,14 +156,6 @@ def _list_stuck_tasks(filters: TaskFilterOptions, limit: int, cursor: str, as_js
     return SUCCESS
 
 
-def _stuck_table(found: list[StuckTask]) -> Table:
-    table = plain_table("task", "team", "status", ">stuck for", "cause")
-    for one in found:
-        table.add_row(
-            Text(one.task_id),
-            Text(one_line(one.team, 64)),
-            Text(one.status, status_colour(one.status)),
-            Text(age(one.stuck_for)),
-            Text(f"{one.kind}: {one_line(one.cause, MAX_CAUSE_CHARS)}"),
-        )
-    return table
+def _stuck_cells(one: StuckTask) -> tuple[str | Text, ...]:
+    status, cause = Text(one.status, status_colour(one.status)), f"{one.kind}: {one_line(one.cause, MAX_CAUSE_CHARS)}"
+    return one.task_id, one_line(one.team, 64), status, age(one.stuck_for), Text(cause)

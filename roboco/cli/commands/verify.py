@@ -7,7 +7,7 @@ import click
 from roboco.cli.terminal import options
 from roboco.cli.terminal.current_summary import check_complete, current_summary
 from roboco.cli.terminal.exit import FAILED, SUCCESS
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_json, print_result
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.step import verify_chain
 from roboco.errors import CorruptHistory, UsageError
@@ -30,11 +30,9 @@ def verify(task_or_file: str, as_json: bool) -> int:
             raise
         print_json({"intact": False, "code": error.code, "message": str(error)})
         return FAILED
-    if as_json:
-        print_json({"intact": True, "steps": steps, "unfinished_line": unfinished})
-    else:
-        more = "; a last line without its end is no step and was left out" if unfinished else ""
-        click.echo(f"{steps} steps are intact{more}")
+    more = "; a last line without its end is no step and was left out" if unfinished else ""
+    record = {"intact": True, "steps": steps, "unfinished_line": unfinished}
+    print_result(as_json, record, f"{steps} steps are intact{more}")
     return SUCCESS
 
 

@@ -11,7 +11,7 @@ from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
-from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.json_output import print_item
 from roboco.cli.terminal.key_echo import key_echo
 from roboco.cli.terminal.log_notes import LogNotes
 from roboco.cli.terminal.screen import Screen
@@ -35,23 +35,18 @@ def watch(task_id: str, cursor: str | None, subtasks: bool, as_json: bool) -> in
     otherwise.
     """
     screen = Screen(sys.stderr if as_json else sys.stdout)
-    display = JsonLines(sys.stdout) if as_json else LiveView(screen, task_id=task_id)
+    view = None if as_json else LiveView(screen, task_id=task_id)
     with key_echo(False), LogNotes().installed() as logged, Orchestrator(caller_settings()) as orchestrator:
         task = orchestrator.task(task_id)
         _ = task.status  # reads Redis: if it does not answer, fail now, not after a minute of retries
         try:
-            return _follow(task, display, cursor, subtasks, partial(_print_logged, logged, screen))
+            return _follow(task, view, cursor, subtasks, partial(logged.print, screen))
         finally:
-            _print_logged(logged, screen)
-
-
-def _print_logged(logged: LogNotes, screen: Screen) -> None:
-    for text in logged.take():
-        screen.paragraph((text, "dim"))
+            logged.print(screen)
 
 
 def _follow(
-    task: Task, display: LiveView | JsonLines, cursor: str | None, subtasks: bool, print_logged: Callable[[], None]
+    task: Task, view: LiveView | None, cursor: str | None, subtasks: bool, print_logged: Callable[[], None]
 ) -> int:
     items = ReadAhead(task.astream(cursor, subtasks=subtasks))
     try:
@@ -60,12 +55,12 @@ def _follow(
                 item = items.next(1.0)
             except Empty:
                 print_logged()
-                if isinstance(display, LiveView):
-                    display.show_status(task.worker_check.missing_worker)
+                if view is not None:
+                    view.show_status(task.worker_check.missing_worker)
                 continue
             if item is None:
                 return FAILED
-            display.show(item)
+            print_item(sys.stdout, item) if view is None else view.show(item)
             cursor = item.cursor
             if isinstance(item.data, TaskEnded) and item.task_id in ("", task.task_id):
                 return SUCCESS if item.data.status is TaskStatus.COMPLETED else FAILED

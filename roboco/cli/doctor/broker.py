@@ -12,17 +12,19 @@ from redis.exceptions import RedisError
 
 from roboco.broker.broker import TRANSPORT_OPTIONS
 from roboco.broker.broker_fault import write_fault
+from roboco.broker.broker_owner import Deployment, ForeignBroker, check_broker_owner, read_owner
 from roboco.broker.health.bootstep import QUEUE_INFIX
 from roboco.broker.names import COORDINATOR_QUEUE, QUEUES, queue_lanes
 from roboco.broker.queue_stats import redis_lists
 from roboco.cli.doctor.check import CheckResult, expect
-from roboco.cli.doctor.deployments import check_owner
 from roboco.client.operator.operations import QueueReport
 from roboco.client.orchestrator import Orchestrator
-from roboco.client.wiring import producer_app
-from roboco.errors import TransientError
+from roboco.client.wiring import producer_app, workspace_address
+from roboco.engine.worker_status import workspace_name
+from roboco.errors import RobocoError, TransientError
 from roboco.redis.server_error import BROKER_URL_SETTING, explain
 from roboco.settings import Settings
+from roboco.workspace.open import open_workspace
 
 LISTED_WORKERS: Final = 20
 """Workers of a pool that are named at most."""
@@ -37,6 +39,8 @@ MIN_RABBITMQ: Final = (3, 12)
 """The oldest RabbitMQ whose queues can set a time limit for acknowledgements, as those of Roboco do."""
 MAX_KEYS: Final = 10_000
 """Keys of each kind that are read: a database of Roboco alone has few."""
+_STORE_TIMEOUT: Final = 5.0
+"""The most seconds to wait for an answer of the store, which has the id of this deployment."""
 _READ_LISTS = frozenset(name for queue in QUEUES for name in redis_lists(queue))
 
 
@@ -53,7 +57,7 @@ def check_broker(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult("broker", "fail", f"{where} takes no messages: {found}", todo)
             yield from rabbit
             return
-        shared = [*_check_shared_database(app), check_owner(app, settings)]
+        shared = [*_check_shared_database(app), _check_owner(app, settings)]
     except (AMQPError, KombuError, RedisError, OSError, TransientError) as error:
         found, todo = str(error), "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
         for cause in (error, error.__cause__):  # kombu wraps the errors of Redis
@@ -103,6 +107,26 @@ def _check_queue(queue: QueueReport, pool: str, workers: list[str], any_worker: 
         age = queue.oldest_age or 0.0
         found = f"{queue.waiting} messages wait" + (f", the oldest for {age:.0f} s" if age else "")
         yield expect(f"backlog {pool}", age < MAX_MESSAGE_AGE, found, "start more workers of this pool")
+
+
+def _check_owner(app: Celery, settings: Settings) -> CheckResult:
+    """Check that the broker carries the messages of this deployment."""
+
+    def own() -> Deployment:
+        wait = min(_STORE_TIMEOUT, settings.s3_timeout)
+        files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
+        return Deployment(settings.prefix, workspace_name(files, workspace_address(settings)).id)
+
+    try:
+        owner = read_owner(app, own)
+        if owner is None:
+            return CheckResult("broker deployment", "ok", "not recorded yet")
+        check_broker_owner(app, own)
+    except ForeignBroker as error:
+        return CheckResult("broker deployment", "fail", "another deployment uses this broker", str(error))
+    except RobocoError as error:
+        return CheckResult("broker deployment", "warn", f"not compared: {error}", "check ROBOCO_WORKSPACE")
+    return CheckResult("broker deployment", "ok", str(owner))
 
 
 def _check_shared_database(app: Celery) -> Iterator[CheckResult]:

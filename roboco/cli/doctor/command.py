@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from roboco.cli.doctor.broker import check_broker
-from roboco.cli.doctor.check import CheckResult
+from roboco.cli.doctor.check import CheckResult, print_check
 from roboco.cli.doctor.machine import (
     check_flower,
     check_limits,
@@ -20,7 +20,7 @@ from roboco.cli.doctor.machine import (
 )
 from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
 from roboco.cli.doctor.redis import check_redis
-from roboco.cli.doctor.servers import check_servers
+from roboco.cli.doctor.server_tools import check_servers
 from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
@@ -34,7 +34,8 @@ from roboco.process.extras import missing_packages
 from roboco.settings import Settings, load_settings
 from roboco.tools.sandbox.budget import MemoryBudget, read_budget
 
-_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+NAME_WIDTH = 25
+"""Columns of the names of checks."""
 
 
 @click.command()
@@ -67,7 +68,7 @@ def doctor(models: str | None, flower: str | None, timeout: float, as_json: bool
     for check in run_parallel(list(_check_groups(models, flower)), timeout, show_waiting):
         checks.append(check)
         if not as_json:
-            _print(screen, check)
+            print_check(screen, check, NAME_WIDTH)
     screen.status("")
     failed = any(check.state == "fail" for check in checks)
     if as_json:
@@ -106,7 +107,8 @@ def _check_groups(models: str | None, flower: str | None) -> Iterator[CheckGroup
 
 
 def _check_settings(settings: Settings) -> Iterator[CheckResult]:
-    yield CheckResult("settings", "ok", _set_variables())
+    names = sorted(name for name in os.environ if name.startswith("ROBOCO_"))  # a value may hold a password
+    yield CheckResult("settings", "ok", ", ".join(names) or "no ROBOCO_* is set")
     yield from check_limits(settings.agents_concurrency)
     yield check_meaning(settings.embeddings_model)
 
@@ -158,14 +160,3 @@ def _check_only_server(settings: Settings) -> Iterator[CheckResult]:
         yield check
     if reachable:
         yield from check_broker(settings)
-
-
-def _set_variables() -> str:
-    """Return the names of the variables that are set, without their values, which may hold passwords."""
-    return ", ".join(sorted(name for name in os.environ if name.startswith("ROBOCO_"))) or "no ROBOCO_* is set"
-
-
-def _print(screen: Screen, check: CheckResult) -> None:
-    screen.line((f"{check.state:<5}", _COLOURS[check.state]), f"{check.name:<25} {check.found}")
-    if check.todo:
-        screen.line((f"      {'':<25}→ {check.todo}", "dim"))

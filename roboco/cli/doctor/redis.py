@@ -14,7 +14,6 @@ from redis.cluster import RedisCluster
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from roboco.cli.doctor.check import CheckResult, expect
-from roboco.cli.doctor.deployments import check_channels
 from roboco.domain.shard import SHARDS
 from roboco.domain.url import strip_credentials
 from roboco.errors import CorruptHistory, RobocoError
@@ -26,6 +25,7 @@ from roboco.redis.large_steps import StoredSteps, no_steps
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.redis.server_error import explain
+from roboco.redis.shared_channels import find_shared_channels
 from roboco.redis.task_store import RedisTaskStore
 from roboco.settings import Settings
 
@@ -84,9 +84,17 @@ def _check_server(settings: Settings, client: redis.Redis, where: str) -> Iterat
     if not isinstance(client, LazyCluster) and nodes[""].get("aof_enabled"):
         yield from _check_replay(client)
     yield _check_keys(client, keys)
-    yield check_channels(client, settings)
+    yield _check_channels(client, keys)
     letters = RedisDeadLetters(lambda: client, keys).count()
     yield expect("dead letters", letters == 0, str(letters), "see `roboco dead-letters`")
+
+
+def _check_channels(client: redis.Redis, keys: Keys) -> CheckResult:
+    """Check that no deployment in another database of this Redis has the same prefix."""
+    found = find_shared_channels(client, keys)
+    if found is None:
+        return CheckResult("redis channels", "ok", "no other database has this prefix")
+    return CheckResult("redis channels", "fail", f"shared with database {found.other_database}", str(found))
 
 
 def _check_version(facts: dict[str, Any], where: str) -> CheckResult:

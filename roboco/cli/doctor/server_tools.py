@@ -1,26 +1,28 @@
 """The tool lists of MCP servers, which a command requests as a tools worker of this machine does."""
 
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from functools import partial
+from multiprocessing.pool import ThreadPool
 from typing import Final
 
+from roboco.cli.doctor.check import CheckResult
+from roboco.cli.terminal.format import counted
 from roboco.client.wiring import build_mcp_servers
 from roboco.domain.team.known_tools import missing_tools_error
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.team import Team, default_prefix
-from roboco.errors import UsageError
+from roboco.errors import RobocoError, UsageError
 from roboco.process.process_guard import guard_process
 from roboco.settings import Settings
-from roboco.tools.mcp.listing import ListedTools
+from roboco.tools.mcp.listing import ListedTools, describe_left_out
 from roboco.tools.mcp.servers import McpServers
 
 MAX_CONNECT_TIMEOUT: Final = 60.0
 """Seconds to wait for a server at most, whatever its `connect_timeout`."""
 MAX_PARALLEL: Final = 8
+MAX_LISTED: Final = 10
 
 
 @dataclass(frozen=True)
@@ -81,35 +83,9 @@ def fetch_tools(settings: Settings, servers: Iterable[TeamServer]) -> list[Listi
     if not wanted:
         return []
     guard_process()
-    with closing(build_mcp_servers(settings)) as adapter:
-        return _fetch_all(adapter, wanted)
-
-
-def _fetch_all(adapter: McpServers, servers: Sequence[TeamServer]) -> list[ListingResult]:
-    """Return the answers in the order of the servers.
-
-    The threads are daemons. At its end the interpreter would wait for those of a ThreadPoolExecutor, past any timeout.
-    """
-    asked = [(server, Future[ListingResult]()) for server in servers]
-    left: SimpleQueue[tuple[TeamServer, Future[ListingResult]]] = SimpleQueue()
-    for one in asked:
-        left.put(one)
-    for _ in asked[:MAX_PARALLEL]:
-        threading.Thread(target=_fetch_remaining, args=(adapter, left), name="ask-mcp", daemon=True).start()
-    return [answer.result() for _, answer in asked]
-
-
-def _fetch_remaining(adapter: McpServers, left: "SimpleQueue[tuple[TeamServer, Future[ListingResult]]]") -> None:
-    """Ask the remaining servers, one after another."""
-    while True:
-        try:
-            server, answer = left.get_nowait()
-        except Empty:
-            return
-        try:
-            answer.set_result(_fetch(adapter, server))
-        except BaseException as error:  # the thread that waits for the answer raises it
-            answer.set_exception(error)
+    # Its threads are daemons. At its end the interpreter would wait for those of a ThreadPoolExecutor.
+    with closing(build_mcp_servers(settings)) as adapter, ThreadPool(min(MAX_PARALLEL, len(wanted))) as threads:
+        return threads.map(partial(_fetch, adapter), wanted, chunksize=1)
 
 
 def _fetch(adapter: McpServers, server: TeamServer) -> ListingResult:
@@ -123,3 +99,29 @@ def _fetch(adapter: McpServers, server: TeamServer) -> ListingResult:
         return ListingResult(server, adapter.list_tools(limited, default_prefix(server.name)))
     except UsageError as error:
         return ListingResult(server, error=str(error))
+
+
+def check_servers(settings: Settings, teams: Iterable[Team | RobocoError | OSError]) -> Iterator[CheckResult]:
+    """Check that the servers of the teams answer here, and list the tools that the teams name.
+
+    As on a tools worker, a server is started or reached only if mcp_servers of ROBOCO_ALLOWLIST allows it.
+    """
+    servers = [server for team in teams if isinstance(team, Team) for server in team_servers(team)]
+    yield from (_check_server(settings, answer) for answer in fetch_tools(settings, servers))
+
+
+def _check_server(settings: Settings, answer: ListingResult) -> CheckResult:
+    name = f"mcp {answer.server.team.name}/{answer.server.name}"
+    if answer.refused:
+        todo = "add to mcp_servers and mcp_env of ROBOCO_ALLOWLIST where the tools workers run, and run this there"
+        return CheckResult(name, "fail" if settings.allowlist.mcp_servers else "warn", answer.error, todo)
+    if answer.error:
+        todo = "correct the cause in its stderr, or its address; `roboco mcp tools` asks this server alone"
+        return CheckResult(name, "fail", answer.error, todo)
+    if answer.mistake:
+        return CheckResult(name, "fail", answer.mistake, "correct the team file; `roboco mcp tools` lists them")
+    if left_out := describe_left_out(answer.offer):
+        return CheckResult(name, "warn", left_out, "correct the server, or name the tools that the team needs")
+    more = f" and {len(answer.names) - MAX_LISTED} more" if len(answer.names) > MAX_LISTED else ""
+    listed = f"{counted(len(answer.names), 'tool')}: {', '.join(answer.names[:MAX_LISTED])}{more}"
+    return CheckResult(name, "ok", f"lists {listed if answer.names else 'no tools'}")

@@ -20,8 +20,7 @@ from roboco.settings import Settings
 from roboco.workspace.conditions import REMEDY, conditional_write_flaw
 from roboco.workspace.folder import FolderFiles
 from roboco.workspace.open import open_workspace
-from roboco.workspace.s3 import S3Objects, connect_s3
-from roboco.workspace.s3_open import open_objects
+from roboco.workspace.s3 import S3Objects, connect_s3, open_objects
 
 _CONTENT = b"A check of Roboco reads this by a link.\n"
 _METADATA = {"steps": "1"}

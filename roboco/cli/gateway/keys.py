@@ -1,21 +1,17 @@
 """roboco keys: create, list and revoke keys of the HTTP gateway."""
 
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.format import age
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
-from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.table import plain_table
+from roboco.cli.terminal.table import print_entries
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.access_key import DEFAULT_SCOPES, AccessKey, CallerLimits, Scope
 
@@ -99,10 +95,9 @@ def list_keys(as_json: bool) -> None:
         found = sorted(orchestrator.operator.keys(), key=lambda key: (key.created_at, key.id))
     if as_json:
         print_json(list(map(_public, found)))
-    elif found:
-        Screen(sys.stdout).table(_table(found, datetime.now(UTC)))
-    else:
-        click.echo("no keys; `roboco keys create NAME` makes one")
+        return
+    headings = ("<key", "name", "tenant", "scopes", "teams", "limits", ">age", ">status")
+    print_entries(False, found, headings, _cells, "no keys; `roboco keys create NAME` makes one")
 
 
 @keys.command("revoke")
@@ -127,21 +122,8 @@ def _public(key: AccessKey) -> dict[str, Any]:
     return key.model_dump(mode="json", exclude={"digest"}) | {"status": key.status_at(datetime.now(UTC))}
 
 
-def _table(found: list[AccessKey], now: datetime) -> Table:
-    table = plain_table("<key", "name", "tenant", "scopes", "teams", "limits", ">age", ">status")
-    for key in found:
-        limits = key.limits.model_dump(exclude_none=True)
-        columns = (
-            key.name,
-            key.tenant or "",
-            " ".join(key.scopes),
-            "all" if key.teams is None else " ".join(key.teams),
-        )
-        table.add_row(
-            Text(key.id),
-            *(Text(one_line(text, 200)) for text in columns),
-            Text(" ".join(f"{name}={value:g}" for name, value in limits.items())),
-            Text(age((now - key.created_at).total_seconds())),
-            Text(key.status_at(now)),
-        )
-    return table
+def _cells(key: AccessKey) -> tuple[str, ...]:
+    now, teams = datetime.now(UTC), "all" if key.teams is None else " ".join(key.teams)
+    limits = " ".join(f"{name}={value:g}" for name, value in key.limits.model_dump(exclude_none=True).items())
+    since = age((now - key.created_at).total_seconds())
+    return key.id, key.name, key.tenant or "", " ".join(key.scopes), teams, limits, since, key.status_at(now)

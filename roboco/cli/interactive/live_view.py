@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
 
 from roboco.cli.interactive.receipts import describe_connection_end
 from roboco.cli.interactive.tool_text import answer_text
@@ -287,7 +286,9 @@ class LiveView:
         """Print the arguments of calls for which a person approved other ones than the agent had asked for."""
         for call_id, verdict in (step.metadata.get("approvals") or {}).items():
             if (args := verdict.get("args")) is not None:
-                self._note(f"a person approved {self._tools.name_of(call_id)} with: {_json(args)}")
+                self._note(
+                    f"a person approved {self._tools.name_of(call_id)} with: {json.dumps(args, ensure_ascii=False)}"
+                )
 
     def _label(self, name: str, step_id: str, reason: str) -> None:
         self._text_step_id, self._text_so_far, self._attempt, self._was_interjected = step_id, "", 1, False
@@ -344,7 +345,3 @@ class LiveView:
 
 def _status_with_reason(status: TaskStatus, reason: str) -> str:
     return f"{status}: {one_line(reason, _MAX_REASON_CHARS)}" if reason else str(status)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

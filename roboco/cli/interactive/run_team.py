@@ -19,7 +19,7 @@ from roboco.cli.stack.local_model import Report
 from roboco.cli.stack.local_stack import LocalStack, missing_servers
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
-from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.json_output import print_item
 from roboco.cli.terminal.key_echo import key_echo
 from roboco.cli.terminal.log_notes import LogNotes
 from roboco.cli.terminal.screen import Screen
@@ -84,12 +84,11 @@ def run_team(team: Team, options: RunOptions) -> int:
 
         def check() -> None:
             stack.check()
-            for text in logged.take():
-                note(text)
+            logged.print(notes)
 
         try:
             if options.as_json:
-                show = JsonLines(sys.stdout).show
+                show = partial(print_item, sys.stdout)
                 conversation = Conversation(task, show, check=check, subtasks=options.subtasks)
             else:
                 conversation = _interactive_conversation(task, screen, check, options.subtasks)
@@ -101,8 +100,7 @@ def run_team(team: Team, options: RunOptions) -> int:
             raise
         finally:
             screen.status("")
-            for text in logged.take():
-                note(text)
+            logged.print(notes)
         notes.line((f"files: {_files_location(settings, task.task_id)}", "dim"))
         if page:
             _serve_until_interrupted(stack, notes)

@@ -1,19 +1,15 @@
 """roboco switch: switch a queue, tenant, team, agent, model or tool off, or on again."""
 
-import sys
 from datetime import UTC, datetime
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.format import age
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_result
 from roboco.cli.terminal.sanitize import one_line
-from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.table import plain_table
+from roboco.cli.terminal.table import print_entries
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.switch import Switch
 
@@ -43,10 +39,7 @@ def switch_off(target: str, reason: str, interrupt: bool, as_json: bool) -> None
     """
     with Orchestrator(caller_settings()) as orchestrator:
         found = orchestrator.operator.switch_off(target, reason, interrupt=interrupt)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(f"{found.cause}; on again: roboco switch on {found.target}")
+    print_result(as_json, found, f"{found.cause}; on again: roboco switch on {found.target}")
 
 
 @switch.command("on")
@@ -56,12 +49,10 @@ def switch_on(target: str, as_json: bool) -> None:
     """Switch TARGET on again: its tasks continue within half a minute."""
     with Orchestrator(caller_settings()) as orchestrator:
         before = orchestrator.operator.switch_on(target)
-    if as_json:
-        print_json({"target": target, "was_off": before is not None})
-    elif before is None:
-        click.echo(f"{one_line(target, 160)} was not switched off")
-    else:
-        click.echo(f"{before.target} is switched on; it was off: {before.reason}")
+    text = f"{one_line(target, 160)} was not switched off"
+    if before is not None:
+        text = f"{before.target} is switched on; it was off: {before.reason}"
+    print_result(as_json, {"target": target, "was_off": before is not None}, text)
 
 
 @switch.command("list")
@@ -70,22 +61,10 @@ def list_switches(as_json: bool) -> None:
     """List everything that is switched off, with the reasons."""
     with Orchestrator(caller_settings()) as orchestrator:
         found = orchestrator.operator.switches()
-    if as_json:
-        print_json(found)
-    elif found:
-        Screen(sys.stdout).table(_table(found, datetime.now(UTC)))
-    else:
-        click.echo("nothing is switched off")
+    headings = ("off", "reason", "running work", "by", "since")
+    print_entries(as_json, found, headings, _cells, "nothing is switched off")
 
 
-def _table(found: list[Switch], now: datetime) -> Table:
-    table = plain_table("off", "reason", "running work", "by", "since")
-    for one in found:
-        table.add_row(
-            Text(one_line(one.target, 200)),
-            Text(one_line(one.reason, 300)),
-            Text("interrupted" if one.interrupt else "ends by itself"),
-            Text(one_line(one.by or "", 200)),
-            Text(age((now - one.since).total_seconds())),
-        )
-    return table
+def _cells(one: Switch) -> tuple[str, ...]:
+    fate, since = "interrupted" if one.interrupt else "ends by itself", datetime.now(UTC) - one.since
+    return one.target, one.reason, fate, one.by or "", age(since.total_seconds())

@@ -1,10 +1,10 @@
 """roboco workers: the workers as they registered last, and what each of them runs."""
 
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from roboco.cli.terminal import options
@@ -12,7 +12,7 @@ from roboco.cli.terminal.format import age
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.table import plain_table
+from roboco.cli.terminal.table import text_table
 from roboco.client.operator.operations import MAX_WORKERS, RunningWork, WorkerReport
 from roboco.client.orchestrator import Orchestrator
 from roboco.settings import load_settings
@@ -41,12 +41,8 @@ def workers(limit: int, as_json: bool) -> None:
     if not report.workers:
         click.echo("no workers; start one for all pools: celery -A roboco.workers.app worker")
         return
-    now = datetime.now(UTC)
-    screen = Screen(sys.stdout)
-    table = plain_table("worker", "pools", "state", "version", "runs", "since")
-    for one in report.workers:
-        _add_rows(table, one, now)
-    screen.table(table)
+    rows = (row for one in report.workers for row in _rows(one))
+    Screen(sys.stdout).table(text_table(("worker", "pools", "state", "version", "runs", "since"), rows))
 
 
 def state_of(worker: WorkerReport) -> str:
@@ -59,21 +55,19 @@ def state_of(worker: WorkerReport) -> str:
     return f"draining, {left:.0f} s left" if left else "draining, hands over"
 
 
-def _add_rows(table: Table, worker: WorkerReport, now: datetime) -> None:
-    """Add the worker with its first work, and a row for each other one."""
-    works: list[RunningWork | None] = [*worker.held] or [None]
-    first, *others = works
+def _rows(worker: WorkerReport) -> Iterator[tuple[str | Text, ...]]:
+    """Yield the worker with its first work, and a row for each other one."""
     colour = "red" if not worker.alive else "yellow" if worker.draining else "green"
-    facts = (Text(one_line(worker.name, 80)), Text(" ".join(worker.pools)), Text(state_of(worker), colour))
-    table.add_row(*facts, Text(worker.version), *_work_cells(first, now))
-    for work in others:
-        table.add_row("", "", "", "", *_work_cells(work, now))
+    state = Text(state_of(worker), colour)
+    facts: tuple[str | Text, ...] = one_line(worker.name, 80), " ".join(worker.pools), state, worker.version
+    works = [_work_cells(work) for work in worker.held] or [(Text("nothing", "dim"), "")]
     if (unlisted := worker.active - len(worker.held)) > 0:
-        table.add_row("", "", "", "", Text(f"and {unlisted} more"), "")
+        works.append((f"and {unlisted} more", ""))
+    for work in works:
+        yield *facts, *work
+        facts = "", "", "", ""
 
 
-def _work_cells(work: RunningWork | None, now: datetime) -> tuple[Text, Text]:
-    if work is None:
-        return Text("nothing", "dim"), Text("")
-    since = "" if work.since is None else age((now - work.since).total_seconds())
-    return Text(one_line(work.id, 160)), Text(since)
+def _work_cells(work: RunningWork) -> tuple[str | Text, str]:
+    since = "" if work.since is None else age((datetime.now(UTC) - work.since).total_seconds())
+    return one_line(work.id, 160), since

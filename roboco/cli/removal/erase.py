@@ -46,7 +46,8 @@ def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> i
     Redis' append-only file holds erased texts until its next rewrite. With --rewrite the command starts one: its user
     of Redis needs the right to bgrewriteaof.
     """
-    filters = _filters(given)
+    conditions = {name: value for name, value in filter_options(given).items() if value not in (None, ())}
+    filters = cast(TaskFilterOptions, conditions)
     if (task_id is None) == (not filters):
         raise click.UsageError("name a task, or conditions such as --tenant and --older")
     if given["shows_receipt"] and task_id is None:
@@ -75,13 +76,6 @@ def _rewrite(orchestrator: Orchestrator, wanted: bool, code: int) -> int:
     return code
 
 
-def _filters(given: dict[str, Any]) -> TaskFilterOptions:
-    """Return the conditions that are given."""
-    return cast(
-        TaskFilterOptions, {name: value for name, value in filter_options(given).items() if value not in (None, ())}
-    )
-
-
 def _erase_many(
     orchestrator: Orchestrator,
     filters: TaskFilterOptions,
@@ -96,7 +90,7 @@ def _erase_many(
         if given["dry_run"]:
             _print_page(page, as_json)
     if given["dry_run"] or not found:
-        _note(f"{found} tasks meet the conditions", as_json)
+        click.echo(f"{found} tasks meet the conditions", err=as_json)
         return SUCCESS
     if not given["yes"]:
         confirm(f"Erase {found} tasks for good?")
@@ -107,7 +101,7 @@ def _erase_many(
             refused += sum(one.outcome == "refused" for one in page.tasks)
             accepted += sum(one.outcome != "refused" for one in page.tasks)
             show(refused + accepted)
-    _note(f"{accepted} tasks are being erased by the coordinators, {refused} are refused", as_json)
+    click.echo(f"{accepted} tasks are being erased by the coordinators, {refused} are refused", err=as_json)
     return FAILED if refused else SUCCESS
 
 
@@ -131,10 +125,6 @@ def _print_page(page: RemovalPage, as_json: bool) -> None:
             click.echo(one.model_dump_json())
         else:
             click.echo(f"{one.task_id} {one.outcome}" + (f": {one_line(one.cause, 300)}" if one.cause else ""))
-
-
-def _note(text: str, as_json: bool) -> None:
-    click.echo(text, err=as_json)
 
 
 def _print_receipt(receipt: ErasureReceipt, as_json: bool) -> int:

@@ -5,7 +5,7 @@ import click
 from roboco.cli.bulk.bulk_option import confirm
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_json, print_result
 from roboco.cli.terminal.sanitize import one_line
 from roboco.client.orchestrator import Orchestrator
 
@@ -29,7 +29,7 @@ def memory(owner: str, tenant: str | None, erase: bool, entry_id: str, yes: bool
             if not yes:
                 confirm(f"Erase {entry_id or 'all'} in the memory of {owner} for good?")
             erased = operator.erase_memory("" if owner == "all" else of, value, entry=entry_id, tenant=tenant)
-            print_json({"entries": erased}) if as_json else click.echo(f"{erased} entries are erased")
+            print_result(as_json, {"entries": erased}, f"{erased} entries are erased")
             return
         found = operator.memory(of, value, tenant=tenant)
         if as_json:

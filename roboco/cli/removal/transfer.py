@@ -9,7 +9,7 @@ from rich.progress import DownloadColumn
 
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
-from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.json_output import print_result
 from roboco.cli.terminal.progress import progress
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import UsageError
@@ -46,7 +46,5 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
         finally:
             part.unlink(missing_ok=True)
     size = file.stat().st_size
-    if as_json:
-        print_json({"task_id": task_id, "file": str(file), "bytes": size})
-    else:
-        click.echo(f"{task_id} is in {file} ({size:,} bytes)")
+    record = {"task_id": task_id, "file": str(file), "bytes": size}
+    print_result(as_json, record, f"{task_id} is in {file} ({size:,} bytes)")

@@ -1,15 +1,16 @@
-"""Celery processes as children: workers and Flower, with the user's modules importable."""
+"""Processes as children: Celery's workers and Flower, with the user's modules importable, and the HTTP gateway."""
 
 import os
 import signal
 import site
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import roboco
-from roboco.local.process import Server, start_server
+from roboco.local.process import LOOPBACK, Server, start_server
 from roboco.settings import Settings
 
 _SOURCE_FOLDER = str(Path(roboco.__file__).parents[1])
@@ -34,6 +35,20 @@ def start_celery(name: str, app: str, arguments: Sequence[str], env: Mapping[str
 def start_worker(name: str, app: str, env: Mapping[str, str], log: Path) -> Server:
     """Start the worker of an application, under a unique node name."""
     return start_celery(name, app, ["worker", "-l", "INFO", "-n", f"{name}-{os.getpid()}@%h"], env, log)
+
+
+def start_gateway(port: int, env: Mapping[str, str], log: Path) -> Server:
+    """Start `roboco serve` for this machine alone, without keys. It does not listen yet when this returns."""
+    own = {name: value for name, value in os.environ.items() if name.startswith("ROBOCO_GATEWAY_")}
+    command = [sys.executable, "-P", "-m", "roboco.cli.main", "serve", f"--port={port}"]
+    return start_server("gateway", command, env={**env, **own, "ROBOCO_GATEWAY_AUTHENTICATION": "false"}, log=log)
+
+
+def listens(port: int) -> bool:
+    """Return True if a process takes connections at this port of this machine."""
+    with suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
+        return True
+    return False
 
 
 def kill(server: Server) -> None:

@@ -8,9 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from roboco.cli.stack.celery_process import environment, start_celery, start_worker
-from roboco.cli.stack.component import Component
-from roboco.cli.stack.gateway_process import start_gateway
+from roboco.cli.stack.celery_process import environment, start_celery, start_gateway, start_worker
 from roboco.cli.stack.local_model import (
     Report,
     begin_local_model,
@@ -19,11 +17,11 @@ from roboco.cli.stack.local_model import (
     names_model,
     start_local_model,
 )
-from roboco.cli.stack.supervisor import Supervisor
+from roboco.cli.stack.supervisor import Component, Supervisor
 from roboco.errors import RobocoError, UsageError
 from roboco.local.model_download import ModelDownload
 from roboco.local.process import LOOPBACK, Server, choose_port, free_port
-from roboco.local.seaweed import find_weed, start_seaweed
+from roboco.local.seaweed import find_weed, start_seaweed, write_private
 from roboco.local.valkey import start_valkey
 from roboco.process.extras import require_extra
 from roboco.settings import load_settings
@@ -89,7 +87,7 @@ class DevStack:
         self._add_part("flower", b"Visit me at", partial(self._start_flower, env))
         with_flower = {"ROBOCO_GATEWAY_FLOWER_URL": self.flower, **env}
         self._add_part("gateway", b"roboco serve listens", partial(start_gateway, self._gateway_port, with_flower))
-        _write_private(self.folder / "env", self.export_lines())
+        write_private(self.folder / "env", self.export_lines())
 
     def addresses(self) -> dict[str, str]:
         """Return the name and the address of each part, for people."""
@@ -195,9 +193,3 @@ def _choose_first_port(file: Path, wanted: int | None) -> int:
         return choose_port(int(file.read_text()), _PORT_COUNT)
     except (OSError, ValueError, UsageError):
         return free_port(_PORT_COUNT)
-
-
-def _write_private(path: Path, text: str) -> None:
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)

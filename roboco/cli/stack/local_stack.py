@@ -8,8 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from roboco.cli.stack.celery_process import environment, kill, start_worker
-from roboco.cli.stack.gateway_process import listens, start_gateway
+from roboco.cli.stack.celery_process import environment, kill, listens, start_gateway, start_worker
 from roboco.cli.stack.local_model import LocalModel, Report, model_environment, names_model
 from roboco.cli.terminal.signals import Interrupted, ignore_signals
 from roboco.domain.team.team import Team

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from roboco.cli.terminal.screen import Screen
+
 MAX_NOTES: Final = 100
 """Notes that are kept. The oldest ones give way."""
 
@@ -21,10 +23,10 @@ class LogNotes(logging.Handler):
         """Keep the message. Any thread calls this."""
         self._kept.append(record.getMessage())
 
-    def take(self) -> Iterator[str]:
-        """Yield each kept message once."""
+    def print(self, screen: Screen) -> None:
+        """Print each kept message once."""
         while self._kept:
-            yield self._kept.popleft()
+            screen.paragraph((self._kept.popleft(), "dim"))
 
     @contextmanager
     def installed(self) -> Iterator["LogNotes"]:

@@ -2,8 +2,7 @@
 
 from typing import TextIO
 
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from roboco.cli.terminal.sanitize import escape_invisible, strip_control
@@ -71,8 +70,8 @@ class Screen:
         self._end_text()
         self._console.print()
 
-    def table(self, table: Table) -> None:
-        """Print a table, whose cells are Text."""
+    def table(self, table: RenderableType) -> None:
+        """Print a table, or several, whose cells are Text."""
         self._end_text()
         self._console.print(table, soft_wrap=False)
 

@@ -15,7 +15,7 @@ from rich.live import Live
 
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
-from roboco.cli.terminal.screen import PIPE_WIDTH
+from roboco.cli.terminal.screen import Screen
 from roboco.cli.top.sampler import Sampler
 from roboco.cli.top.snapshot import TopSnapshot
 from roboco.cli.top.view import TopView
@@ -56,9 +56,7 @@ def _print(snapshot: TopSnapshot, address: str, as_json: bool) -> None:
     if as_json:
         print_json(snapshot.record())
         return
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
-    console.print(TopView(snapshot, address, None))
+    Screen(sys.stdout).table(TopView(snapshot, address, None))
 
 
 def _watch(sample: Callable[[int], TopSnapshot], address: str, every: float) -> None:

@@ -47,7 +47,8 @@ class Sampler:
         """Return a picture with at most `max_tasks` tasks."""
         now = replace(self._last, at=time.time(), errors=())
         # Both at once: each may take its whole time-out.
-        parts = [self._threads.submit(self._sample_redis, now.at, max_tasks), self._threads.submit(self._sample_queues)]
+        queues = self._threads.submit(lambda: {"queues": tuple(self._orchestrator.operator.operations.queues())})
+        parts = [self._threads.submit(self._sample_redis, now.at, max_tasks), queues]
         for part in parts:
             try:
                 now = replace(now, **part.result())
@@ -82,9 +83,6 @@ class Sampler:
             found = self._orchestrator.open_task(task.task_id)
             cause = "" if found is None else found.missing_worker()
             yield replace(task, reason=cause) if cause else task
-
-    def _sample_queues(self) -> dict[str, Any]:
-        return {"queues": tuple(self._orchestrator.operator.operations.queues())}
 
     def _row(self, task: LiveTask, before: int | None, seconds: float) -> TaskRow:
         team = self._known.get(task.task_id)

@@ -1,17 +1,18 @@
 """roboco usage: cost, tokens and calls of many tasks, as a table, CSV or JSON lines."""
 
 import sys
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Any
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from roboco.cli.terminal.exit import FAILED, SUCCESS
+from roboco.cli.terminal.progress import progress
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.table import plain_table
+from roboco.cli.terminal.table import text_table
 from roboco.client.operator.usage import UsageSummary, parse_day
 from roboco.client.operator.usage_formats import csv_lines, json_lines
 from roboco.client.options import UsageOptions
@@ -60,12 +61,10 @@ def usage(  # noqa: PLR0913 - the options of a command
     )
     with Orchestrator(load_settings()) as orchestrator:
         collector = orchestrator.operator.usage_collector(by, **options)
-        for tasks in collector.collect():
-            if sys.stderr.isatty():
-                click.echo(f"\r{tasks} tasks", err=True, nl=False)
+        with progress("tasks read") as show:
+            for tasks in collector.collect():
+                show(tasks)
         report = collector.report()
-    if sys.stderr.isatty():
-        click.echo("\r\033[K", err=True, nl=False)
     _print(report, as_csv, as_json)
     for problem in report.problems:
         click.echo(f"tasks may be missing: {one_line(problem, 1000)}", err=True)
@@ -82,23 +81,20 @@ def _print(report: UsageSummary, as_csv: bool, as_json: bool) -> None:
             click.echo(line, nl=False)
         return
     screen = Screen(sys.stdout)
-    screen.table(_table(report))
+    screen.table(text_table((*report.by, *(f">{measure.replace('_', ' ')}" for measure in MEASURES)), _rows(report)))
     screen.line(
         (f"{report.first_day} to {report.last_day} (UTC), {report.tasks} tasks, as of ", "dim"),
         (f"{report.as_of:%Y-%m-%d %H:%M:%S}", "dim"),
     )
 
 
-def _table(report: UsageSummary) -> Table:
-    table = plain_table(*report.by, *(f">{measure.replace('_', ' ')}" for measure in MEASURES))
+def _rows(report: UsageSummary) -> Iterator[list[str | Text]]:
     for row in report.rows:
         places = (one_line(str(getattr(row, place)), MAX_CELL_CHARS) for place in report.by)
-        table.add_row(*(Text(place or "-") for place in places), *_numbers(row))
-    total = [Text("total", "bold"), *(Text("") for _ in report.by[1:])]
-    table.add_row(*total, *_numbers(report.total))
-    return table
+        yield [*(place or "-" for place in places), *_numbers(row)]
+    yield [Text("total", "bold"), *("" for _ in report.by[1:]), *_numbers(report.total)]
 
 
-def _numbers(row: UsageRow) -> list[Text]:
+def _numbers(row: UsageRow) -> list[str]:
     values: dict[str, Any] = {name: getattr(row, name) for name in MEASURES}
-    return [Text(f"{value:,.6f}" if name == "cost" else f"{value:,}") for name, value in values.items()]
+    return [f"{value:,.6f}" if name == "cost" else f"{value:,}" for name, value in values.items()]

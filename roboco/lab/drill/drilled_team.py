@@ -112,7 +112,13 @@ class Replacement:
         if self.real_model:
             key = profile.api_key_env or (None if profile.base_url or profile.api_key else "OPENAI_API_KEY")
             return profile.model_copy(update=changes | {"api_key_env": key})
-        changes |= {"api_key_env": None, "api_key": None, "requests_per_minute": None, "tokens_per_minute": None}
+        changes |= {
+            "tool_calls": "native",
+            "api_key_env": None,
+            "api_key": None,
+            "requests_per_minute": None,
+            "tokens_per_minute": None,
+        }
         for name in ("first_token_timeout", "idle_timeout"):
             changes[name] = min(getattr(profile, name), MAX_MODEL_TIMEOUT)
         return profile.model_copy(update=changes)

@@ -6,7 +6,6 @@
 The path of a request names the agent: `/TEAM/AGENT/v1/chat/completions`. So prompts are those of the team file.
 """
 
-import json
 import random
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from roboco.domain.team.team import Team
 from roboco.lab.drill.drilled_team import all_teams
 from roboco.lab.drill.route_plan import SAID, RoutePlan
 from roboco.lab.drill.schema_sample import sample
-from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, content_text
+from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest
 
 MAX_CALLS: Final = 4
 CHUNK_INTERVAL: Final = 0.03
@@ -39,22 +38,16 @@ class ScriptedModel:
     def __call__(self, request: ChatRequest) -> ChatReply:
         """Return the reply. The same request always has the same reply, because a turn may be repeated."""
         rng = random.Random(f"{self._seed}/{request.digest}")  # noqa: S311  # no secret
-        offered, required = _offered_tools(request)
-        chosen = _choose(request, list(offered), required)
+        functions = [tool["function"] for tool in request.body.get("tools") or ()]
+        offered = {one["name"]: one.get("parameters") for one in functions}
+        chosen = _choose(request, list(offered), request.body.get("tool_choice") == "required")
         calls = [(name, _BUILTIN_ARGUMENTS.get(name) or sample(offered[name], rng)) for name in chosen]
         text = self._text(request) if not calls else "I call my tools first, as the drill wants it."
-        if offered and "tools" not in request.body:
-            words = {} if required else {"text": text}
-            listed = [{"tool": name, "args": arguments} for name, arguments in calls]
-            return ChatReply(text=json.dumps(words | {"calls": listed}), chunks=12, interval=CHUNK_INTERVAL)
         return ChatReply(text=text, tool_calls=calls, interval=CHUNK_INTERVAL)
 
     def _text(self, request: ChatRequest) -> str:
         team, agent = agent_of(request)
-        answered = sum(
-            message["role"] == "assistant" and not message.get("tool_calls") and not _is_call_text(message)
-            for message in request.messages
-        )
+        answered = sum(message["role"] == "assistant" and not message.get("tool_calls") for message in request.messages)
         plan = self._plans.get(team)
         return SAID if plan is None else plan.text(agent, answered)
 
@@ -65,33 +58,13 @@ def agent_of(request: ChatRequest) -> tuple[str, str]:
     return (parts[0], parts[1]) if len(parts) == 5 else ("", "")
 
 
-def _offered_tools(request: ChatRequest) -> tuple[dict[str, Any], bool]:
-    """Return the schemas of the request's tools, native ones or those of a JSON answer, and whether one is required."""
-    if native := [tool["function"] for tool in request.body.get("tools") or ()]:
-        return {one["name"]: one.get("parameters") for one in native}, request.body.get("tool_choice") == "required"
-    schema = ((request.body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
-    calls = schema.get("properties", {}).get("calls") or {}
-    options = [option["properties"] for option in calls.get("items", {}).get("anyOf") or ()]
-    return {one["tool"]["enum"][0]: one["args"] for one in options}, calls.get("minItems") == 1
-
-
 def _choose(request: ChatRequest, offered: list[str], required: bool) -> list[str]:
     """Return the tools that the reply calls: those that the agent has not called yet, hand-offs last."""
     left = [name for name in offered if not _was_called(request, name)]
     first = [name for name in left if name not in _LAST_TOOLS]
-    chosen = (first or left[:1] or (offered[:1] if required else []))[:MAX_CALLS]
-    return chosen[:1] if required and "tools" not in request.body else chosen
+    return (first or left[:1] or (offered[:1] if required else []))[:MAX_CALLS]
 
 
 def _was_called(request: ChatRequest, name: str) -> bool:
-    return any(
-        any(call["function"]["name"] == name for call in message.get("tool_calls") or ())
-        or (_is_call_text(message) and name in content_text(message))
-        for message in request.messages
-        if message["role"] == "assistant"
-    )
-
-
-def _is_call_text(message: dict[str, Any]) -> bool:
-    """Return True if the message is a JSON answer with calls, as agents without native calls give it."""
-    return message["role"] == "assistant" and '"calls"' in content_text(message) and '"tool"' in content_text(message)
+    calls = (call for message in request.messages for call in message.get("tool_calls") or ())
+    return any(call["function"]["name"] == name for call in calls)

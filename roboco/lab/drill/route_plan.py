@@ -9,7 +9,7 @@ from typing import Final
 from roboco.domain.decision.edge_conditions import holds
 from roboco.domain.history.part import TextPart, ToolCall, ToolCallPart
 from roboco.domain.history.step import TaskStep
-from roboco.domain.team.collaboration import END, TO_USER, Edge, Graph
+from roboco.domain.team.collaboration import END, TO_USER, Graph
 from roboco.domain.team.condition import Condition
 from roboco.domain.team.team import Team
 
@@ -72,13 +72,10 @@ def _options(team: Team, graph: Graph, agent: str, taken: Counter[tuple[str, int
     for text in dict.fromkeys([SAID, *(f"{SAID} {text}" for edge in edges for text in _literals(edge.when))]):
         run = _hypothetical_run(team, agent, text)
         for number, edge in enumerate(edges):
-            if _is_open(edge, taken[agent, number]) and (edge.when is None or holds(edge.when, run)):
+            is_open = edge.max_times is None or taken[agent, number] < edge.max_times
+            if is_open and (edge.when is None or holds(edge.when, run)):
                 yield text, number, edge.to
                 break
-
-
-def _is_open(edge: Edge, times: int) -> bool:
-    return edge.max_times is None or times < edge.max_times
 
 
 def _hypothetical_run(team: Team, agent: str, text: str) -> tuple[TaskStep, ...]:

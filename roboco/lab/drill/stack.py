@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from roboco.cli.stack.celery_process import environment, kill, start_celery
@@ -62,9 +61,7 @@ class DrillStack:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def allow_model_server(self, entries: tuple[str, ...]) -> None:

@@ -11,7 +11,6 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Self
 
 _REQUEST = re.compile(rb"([A-Z]+) (/[^ ]*)")
@@ -85,9 +84,7 @@ class Gate:
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._do(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -157,7 +154,7 @@ class GateConnection:
                 method, path = request.groups()
                 self._gate.requests["LIST" if b"list-type=2" in path else method.decode()] += 1
                 await asyncio.sleep(self._gate.delay)
-            struck = self._find_held(before, data)
+            struck = next((held for held in self._gate.held if held.ends_in(before, data)), None)
             if struck is not None and struck.answer:
                 self._answer = struck
             elif struck is not None and not await struck.wait():
@@ -172,9 +169,6 @@ class GateConnection:
             if held is not None and not await held.wait():
                 return
             await _pass_on(self.client[1], data, held)
-
-    def _find_held(self, before: bytes, data: bytes) -> HeldRequest | None:
-        return next((held for held in self._gate.held if held.ends_in(before, data)), None)
 
 
 async def _pass_on(writer: asyncio.StreamWriter, data: bytes, held: HeldRequest | None) -> None:

@@ -103,15 +103,11 @@ def _request_part(message: ChatMessage, answered: _Answered, opening: bool) -> M
         return ToolReturnPart(tool_name=tool, content=_text(content), tool_call_id=own_id)
     if message["role"] in _SYSTEM_ROLES and opening:
         return SystemPromptPart(content=_text(content))
-    return UserPromptPart(content=content if isinstance(content, str) else _user_content(content))
+    return UserPromptPart(content=content if isinstance(content, str) else [*map(_user_item, content)])
 
 
 def _text(content: Any) -> str:
     return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
-
-
-def _user_content(content: Sequence[Mapping[str, Any]]) -> list[UserContent]:
-    return [_user_item(part) for part in content]
 
 
 def _user_item(part: Mapping[str, Any]) -> UserContent:

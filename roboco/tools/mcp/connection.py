@@ -83,12 +83,8 @@ class McpConnection:
         """Return True if there is no session."""
         return self._session is None or self._session.running.ended.is_set()
 
-    def mask(self, text: str) -> str:
-        """Return the text with the secrets of the session masked."""
-        return text if self._session is None else self._session.transport.mask(text)
-
     def masker(self) -> Callable[[str], str]:
-        """Return `mask` for many texts."""
+        """Return the function that masks the secrets of the session in a text."""
         return str if self._session is None else self._session.transport.masker()
 
     def _wait(self, coroutine: Coroutine[Any, Any, T], until: float, cancelled: Callable[[], bool], did: str) -> T:
@@ -149,9 +145,11 @@ class McpConnection:
             requests = raw.get("inputRequests")
             found.questions += [*requests.values()] if isinstance(requests, dict) else []
             asked = _asked(found) or "the server needs more input"
-            raise UsageError(self.mask(f"tool {name!r} of MCP server {self._server.location!r} did not run: {asked}"))
+            raise UsageError(
+                self.masker()(f"tool {name!r} of MCP server {self._server.location!r} did not run: {asked}")
+            )
         if raw.get("isError"):
-            raise UsageError(self.mask(f"{error_of(raw)}{_before(found)}"))
+            raise UsageError(self.masker()(f"{error_of(raw)}{_before(found)}"))
         if asked := _asked(found):
             content = raw.get("content") or []
             raw["content"] = [*(content if isinstance(content, list) else [content]), f"({asked})"]

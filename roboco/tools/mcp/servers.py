@@ -4,12 +4,10 @@ The operator allows them: a team file alone can neither start a process nor reac
 """
 
 import importlib
-import os
 import pkgutil
 import shlex
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -37,7 +35,7 @@ _CLOSE_TIMEOUT = 5.0
 
 
 class McpServers:
-    """Connections to MCP servers. Safe for threads; a forked process starts without any.
+    """Connections to MCP servers, for all threads of one process: a child that is forked needs new ones.
 
     A server is started or contacted at its first use.
 
@@ -65,11 +63,6 @@ class McpServers:
         self._tokens = tokens
         self._get_token = get_token
         self._credentials = credentials or Credentials()
-        self.reset()
-        os.register_at_fork(after_in_child=partial(_reset, weakref.ref(self)))
-
-    def reset(self) -> None:
-        """Forget every server without contacting it: after a fork, the parent still uses the sessions."""
         self._lock = threading.Lock()
         self._loop = LoopThread()
         self._connections: dict[tuple[str, TaskOwner], Any] = {}
@@ -148,11 +141,6 @@ class McpServers:
                     server, self._loop, self._idle_timeout, self._confinement, access
                 )
             return self._connections[key]
-
-
-def _reset(servers: "weakref.ref[McpServers]") -> None:
-    if (found := servers()) is not None:
-        found.reset()
 
 
 def check_allowed(server: McpServer, allowed: tuple[str, ...], allowed_variables: tuple[str, ...]) -> None:

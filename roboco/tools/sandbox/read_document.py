@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 DOCUMENT = "document"
 
@@ -28,11 +27,7 @@ def docx_texts() -> Iterator[str]:
     from markdownify import markdownify
 
     with open(DOCUMENT, "rb") as file:
-        yield markdownify(mammoth.convert_to_html(file, convert_image=_no_image).value, heading_style="ATX")
-
-
-def _no_image(_: Any) -> list[Any]:
-    return []
+        yield markdownify(mammoth.convert_to_html(file, convert_image=lambda _: []).value, heading_style="ATX")
 
 
 def xlsx_texts() -> Iterator[str]:

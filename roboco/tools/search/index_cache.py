@@ -4,7 +4,6 @@ One process at a time has a file open, under a lock beside it. The number of loc
 removed. Every file can be rebuilt, so a broken one is removed.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -18,12 +17,12 @@ from urllib.parse import quote, unquote
 
 from roboco.errors import TransientError, UsageError
 from roboco.tools.search.sqlite_index import SqliteIndex
+from roboco.workspace.lock import locked
 
 MAX_CACHE_BYTES = 512 * 1024 * 1024
 """Maximum number of bytes of all files together."""
 LOCK_TIMEOUT = 30.0
 """Seconds to wait for a file that another process uses."""
-_POLL_INTERVAL = 0.005
 _SETTINGS = ("temp_store = MEMORY", "synchronous = NORMAL", "cache_size = -32000")
 _SUFFIX = ".index"
 _UNNAMED = re.compile("[0-9a-f]{64}")
@@ -127,29 +126,17 @@ class IndexCache:
                 total -= size
 
     def _try_remove(self, path: Path) -> bool:
-        with ExitStack() as stack:
-            lock = _lock_file(path)
-            stack.callback(_release, lock)
-            if not _try_lock(lock):
-                return False
+        with suppress(TransientError), locked(_lock_path(path), 0):
             _remove(path)
             return True
+        return False
 
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
-        with self._translating_errors():
-            lock = _lock_file(path)
-        try:
-            until = time.monotonic() + self._lock_timeout
-            while not _try_lock(lock):
-                if time.monotonic() > until:
-                    raise TransientError(
-                        f"memory index {path} was in use for {self._lock_timeout:g} s by another process; retry later"
-                    )
-                time.sleep(_POLL_INTERVAL)
+        with ExitStack() as held:
+            with self._translating_errors():
+                held.enter_context(locked(_lock_path(path), self._lock_timeout))
             yield
-        finally:
-            _release(lock)
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
@@ -178,22 +165,5 @@ def _remove(path: Path) -> None:
     path.with_name(path.name + "-journal").unlink(missing_ok=True)
 
 
-def _lock_file(path: Path) -> int:
-    digest = hashlib.sha256(path.name.encode()).hexdigest()
-    return os.open(path.with_name(f"{digest[:2]}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-
-
-def _try_lock(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _release(lock: int) -> None:
-    """Release the lock and close its file. A process that was forked meanwhile has the file, too."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_UN)
-    finally:
-        os.close(lock)
+def _lock_path(path: Path) -> Path:
+    return path.with_name(f"{hashlib.sha256(path.name.encode()).hexdigest()[:2]}.lock")

@@ -5,12 +5,14 @@ from itertools import chain
 
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import TaskStep
+from roboco.domain.paths import artifact_path
 from roboco.ports.workspace import Histories
-from roboco.tools.search.passage import MAX_INDEXED_BYTES, Passage, is_text, step_passages
+from roboco.tools.search.passage import MAX_INDEXED_BYTES, Passage, step_passages
 from roboco.tools.search.sqlite_index import SqliteIndex
+from roboco.workspace.artifacts.mime import is_text
 
-ReadArtifact = Callable[[str, str, int], bytes | None]
-"""Takes a task id, an artifact's name and a number of bytes; returns the first bytes, or None without an artifact."""
+ReadFile = Callable[[str, int, int], bytes | None]
+"""Reads a part of a file of the workspace, as `Files.read` does."""
 BATCH_SIZE = 4000
 """Passages per transaction. Passages that are stored survive the death of the process."""
 
@@ -18,9 +20,9 @@ BATCH_SIZE = 4000
 class Indexer:
     """Adds the steps of one task to its index."""
 
-    def __init__(self, histories: Histories, read_artifact: ReadArtifact, task_id: str, index: SqliteIndex) -> None:
+    def __init__(self, histories: Histories, read_file: ReadFile, task_id: str, index: SqliteIndex) -> None:
         self._histories = histories
-        self._read_artifact = read_artifact
+        self._read_file = read_file
         self._task_id = task_id
         self._index = index
         self._passages: list[Passage] = []
@@ -69,8 +71,8 @@ class Indexer:
             return None
         self._uris.add(artifact.uri)
         try:
-            name = artifact.name
+            path = artifact_path(self._task_id, artifact.name)
         except ValueError:  # a newer release may name artifacts in another way
             return None
-        data = self._read_artifact(self._task_id, name, MAX_INDEXED_BYTES)
-        return None if data is None else data[:MAX_INDEXED_BYTES].decode(errors="replace")
+        data = self._read_file(path, 0, MAX_INDEXED_BYTES)
+        return None if data is None else data.decode(errors="replace")

@@ -21,7 +21,7 @@ from roboco.errors import TransientError
 from roboco.ports.workspace import Histories
 from roboco.tools.search.analyzer import query_terms
 from roboco.tools.search.index_cache import MAX_CACHE_BYTES, IndexCache, is_broken_file
-from roboco.tools.search.indexer import Indexer, ReadArtifact
+from roboco.tools.search.indexer import Indexer, ReadFile
 from roboco.tools.search.passage import step_passages
 from roboco.tools.search.result import SearchFilters, SearchHit, SearchResult
 from roboco.tools.search.sqlite_index import SqliteIndex, StoredPassage
@@ -79,14 +79,14 @@ class MemoryIndex:
     def __init__(
         self,
         histories: Histories,
-        read_artifact: ReadArtifact,
+        read_file: ReadFile,
         folder: Path,
         embedder: Embedder | None = None,
         workspace: str = "",
         capacity: int = MAX_CACHE_BYTES,
     ) -> None:
         self._histories = histories
-        self._read_artifact = read_artifact
+        self._read_file = read_file
         self._cache = IndexCache(folder, capacity)
         self._embedder = embedder
         self._workspace = workspace
@@ -127,7 +127,7 @@ class MemoryIndex:
             return self._cache.open(self._workspace, search.task_id)
 
         def update(file: SqliteIndex) -> None:
-            Indexer(self._histories, self._read_artifact, search.task_id, file).update()
+            Indexer(self._histories, self._read_file, search.task_id, file).update()
 
         return self._ranked(search, opened, update)
 

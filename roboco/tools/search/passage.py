@@ -26,9 +26,6 @@ MIN_PASSAGE_CHARS, MAX_PASSAGE_CHARS = 40, 240
 MAX_INDEXED_BYTES = 1024 * 1024
 """Maximum number of bytes of an artifact that are indexed."""
 _END = re.compile(r"\n|[.!?]\s|[。！？]")
-_TEXT_SUBTYPES = frozenset(
-    {"json", "xml", "yaml", "x-yaml", "toml", "csv", "javascript", "sql", "x-ndjson", "markdown", "x-sh"}
-)
 
 
 @dataclass(frozen=True)
@@ -68,14 +65,6 @@ def _is_search(part: Part) -> bool:
     hits = found.get("hits") if isinstance(found, dict) else found
     return isinstance(hits, list) and any(
         isinstance(hit, dict) and {"step_id", "snippet"} <= hit.keys() for hit in hits
-    )
-
-
-def is_text(mime_type: str) -> bool:
-    """Return True if files of the type are readable text."""
-    kind, _, name = mime_type.partition(";")[0].strip().lower().partition("/")
-    return kind == "text" or (
-        kind == "application" and (name in _TEXT_SUBTYPES or name.endswith(("+json", "+xml", "+yaml")))
     )
 
 

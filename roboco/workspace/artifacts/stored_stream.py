@@ -1,5 +1,6 @@
-"""stored_stream: store a stream that can be read once, such as the body of a request, as an artifact.
+"""stored_stream: store a file of a caller, or a stream that can be read once, such as the body of a request.
 
+    seekable file ─► digest ─► version claimed ─► artifacts/NAME
     stream ─► uploads/TIME-ID, digest on the way ─► version claimed ─► copy to artifacts/NAME ─► remove
               (put)                                 (create)           (put)
 
@@ -15,20 +16,35 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from roboco.domain.history.part import Artifact
 from roboco.domain.paths import upload_path, uploads_path
-from roboco.errors import TransientError
+from roboco.errors import TransientError, UsageError
 from roboco.ports.workspace import Files
 from roboco.workspace.artifacts.mime import HEAD_BYTES
-from roboco.workspace.artifacts.store import Content, NewArtifact, checked_name, place_content
+from roboco.workspace.artifacts.store import Content, NewArtifact, checked_name, place_content, store_artifact
 
 _log = logging.getLogger(__name__)
 MAX_UPLOAD_SECONDS: Final = 86_400
 """Seconds after which an upload counts as abandoned by a process that died."""
 MAX_LISTED: Final = 100
 """Abandoned uploads that one stream removes."""
+
+
+def upload(files: Files, task_id: str, file: Path | BinaryIO, name: str | None = None) -> Artifact:
+    """Store the file with the task, and return it. Raises UsageError if it cannot be read, or for an invalid name."""
+    if isinstance(file, Path):
+        try:
+            with file.open("rb") as source:
+                return store_artifact(files, task_id, NewArtifact(name or file.name), source)
+        except OSError as error:
+            raise UsageError(f"file {str(file)!r} cannot be read: {error.strerror}") from error
+    if name is None:
+        raise UsageError("name: is missing; name the file")
+    store = store_artifact if file.seekable() else store_stream
+    return store(files, task_id, NewArtifact(name), file)
 
 
 def store_stream(files: Files, task_id: str, written: NewArtifact, source: BinaryIO) -> Artifact:

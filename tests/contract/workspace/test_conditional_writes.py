@@ -5,8 +5,7 @@ import pytest
 from roboco.errors import TransientError
 from roboco.local.seaweed import S3Server
 from roboco.workspace.conditions import CHECK_PATH, conditional_write_flaw
-from roboco.workspace.s3 import S3Objects
-from roboco.workspace.s3_open import open_objects
+from roboco.workspace.s3 import S3Objects, open_objects
 from tests.contract.workspace.s3_faults import WatchedObjects
 from tests.support.servers.loose_s3 import LooseS3, loose_s3
 

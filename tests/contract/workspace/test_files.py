@@ -21,9 +21,8 @@ from roboco.ports.workspace import Files
 from roboco.workspace import lock
 from roboco.workspace.folder import FolderFiles
 from roboco.workspace.lock import locked
-from roboco.workspace.s3 import S3Files, S3Objects, connect_s3
+from roboco.workspace.s3 import MAX_TRIES, S3Files, S3Objects, connect_s3
 from roboco.workspace.s3_history import S3Histories
-from roboco.workspace.tries import MAX_TRIES
 from tests.contract.samples import TASK, make_chain
 from tests.support.memory_ports.objects import MemoryObjects
 from tests.support.stack import s3_environment

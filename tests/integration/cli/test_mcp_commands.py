@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from roboco import Settings
 from roboco.allowlist import Allowlist
-from roboco.cli.doctor.servers import check_servers
+from roboco.cli.doctor.server_tools import check_servers
 from roboco.cli.main import commands
 from roboco.errors import UsageError
 from roboco.team_files.file import load_team

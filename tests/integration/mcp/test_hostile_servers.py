@@ -155,7 +155,7 @@ def test_flood_of_stderr_blocks_nothing_and_is_logged_in_part(caplog: pytest.Log
 
 def test_a_killed_worker_leaves_no_server_behind() -> None:
     command = (*HOSTILE, "stubborn")
-    worker = subprocess.Popen([*WORKER, "hold", *command], stdout=subprocess.PIPE, text=True)
+    worker = subprocess.Popen([*WORKER, *command], stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     child = int(worker.stdout.readline())
     try:

@@ -22,12 +22,9 @@ from roboco.process.credentials import Credentials
 from roboco.tools.mcp.servers import check_allowed
 from tests.support import tenant_credentials
 from tests.support.mcp_servers import (
-    SHOP,
     TOOLS,
-    WORKER,
     call,
     declare_server,
-    is_running,
     listed,
     never,
     open_servers,
@@ -171,15 +168,6 @@ def test_a_call_fails_if_its_web_server_is_killed_and_the_next_reconnects(tmp_pa
                 pending.result()
         with run_http_server(port):
             assert call(servers, server, "reserve", {"article": "tea"}) == "reserved tea"
-
-
-def test_a_forked_process_opens_its_own_sessions() -> None:
-    done = subprocess.run([*WORKER, "fork", *SHOP], capture_output=True, text=True, timeout=180, check=True)
-    child, parent = (line.split() for line in done.stdout.splitlines())
-    assert "Traceback" not in done.stderr
-    assert (child[0], parent[0], parent[1]) == ("child", "parent", parent[2])
-    assert child[1] != parent[1]
-    wait_until(lambda: not any(is_running(int(pid)) for pid in (child[1], parent[1])))
 
 
 def test_a_missing_extra_is_named_by_the_first_use() -> None:

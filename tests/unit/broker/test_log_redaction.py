@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.broker.log_redaction import LogRedaction
 from roboco.broker.names import OUTSIDE_TASKS
+from roboco.broker.redacted_request import LogRedaction
 from roboco.errors import UsageError
 
 MESSAGE_FORMAT = "Task %(name)s raised: %(exc)s"

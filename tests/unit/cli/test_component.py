@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from roboco.cli.stack import component as module
+from roboco.cli.stack import supervisor as module
 from roboco.cli.stack.celery_process import kill
-from roboco.cli.stack.component import Component
+from roboco.cli.stack.supervisor import Component
 from roboco.local.process import Server, start_server
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.json_output import print_item
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.history.part import ErrorPart, TextPart
 from roboco.domain.stream.item import TextPartDelta, ToolCallItem, stream_item
@@ -152,7 +152,7 @@ def test_a_result_after_a_noted_call_is_shown() -> None:
 
 def test_json_lines_hold_item_and_cursor() -> None:
     file = io.StringIO()
-    JsonLines(file).show(stream_item(delta("\x1b[2J ü"), "g.1.2.3.1"))
+    print_item(file, stream_item(delta("\x1b[2J ü"), "g.1.2.3.1"))
     assert "\x1b" not in file.getvalue()
     assert json.loads(file.getvalue()) == {
         "type": "text_part_delta",
@@ -167,7 +167,7 @@ def test_json_lines_hold_item_and_cursor() -> None:
 
 def test_json_lines_keep_an_event_of_a_newer_release() -> None:
     file = io.StringIO()
-    JsonLines(file).show(stream_item(event("of_tomorrow", more=[1]), "g.1.2.3.1"))
+    print_item(file, stream_item(event("of_tomorrow", more=[1]), "g.1.2.3.1"))
     shown = json.loads(file.getvalue())
     assert (shown["type"], shown["more"]) == ("event_of_tomorrow", [1])
 

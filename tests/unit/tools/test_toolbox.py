@@ -29,8 +29,8 @@ from roboco.ports.tools import ToolContext
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.function_tool import tool
 from roboco.tools.toolbox import FunctionToolbox
-from roboco.workspace.artifacts.large_result import EXCERPT_BYTES, MAX_RESULT_BYTES
 from roboco.workspace.artifacts.store import read_artifact
+from roboco.workspace.artifacts.tool_files import EXCERPT_BYTES, MAX_RESULT_BYTES
 from tests.support import tenant_credentials
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.toolboxes import toolbox_of

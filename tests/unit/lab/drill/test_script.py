@@ -128,17 +128,6 @@ def test_the_model_calls_each_tool_once() -> None:
     assert [name for name, _ in second.tool_calls] == ["handoff"]
 
 
-def test_the_model_answers_in_json_where_calls_are_json() -> None:
-    option = {"type": "object", "properties": {"tool": {"enum": ["search"]}, "args": SEARCH}}
-    calls = {"type": "array", "items": {"anyOf": [option]}, "minItems": 1}
-    schema = {"type": "object", "properties": {"calls": calls}}
-    reply = ask([USER], response_format={"json_schema": {"schema": schema}})
-    assert reply.tool_calls == ()
-    [call] = json.loads(reply.text)["calls"]
-    assert call["tool"] == "search"
-    jsonschema.validate(call["args"], SEARCH)
-
-
 def test_the_model_of_an_unknown_agent_says_a_text() -> None:
     reply = ScriptedModel(TEAM, 1)(ChatRequest("POST", "/v1/chat/completions", {}, {"messages": [USER]}))
     assert reply.text

@@ -12,8 +12,8 @@ from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.prompt.chat import messages_of
 from roboco.domain.team.model_profile import FileKind
 from roboco.tools.mcp.result import result_of
-from roboco.workspace.artifacts.media import remove_media, store_media
 from roboco.workspace.artifacts.store import list_artifacts, read_artifact
+from roboco.workspace.artifacts.tool_files import remove_media, store_media
 from tests.support.mcp_server_stdio import PIXEL
 from tests.support.memory_ports.workspace import MemoryFiles
 from tests.unit.domain.steps import TASK, steps_of

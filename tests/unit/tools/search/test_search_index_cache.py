@@ -197,7 +197,7 @@ def test_an_unreadable_artifact_leaves_the_index_unchanged(tmp_path: Path) -> No
     for step in steps_of(("user", "one"), ("one", [artifact("a.txt")])):
         histories.append(TASK, step)
 
-    def failing(task_id: str, name: str, most: int) -> bytes | None:
+    def failing(path: str, start: int, length: int) -> bytes | None:
         raise TransientError("the store does not answer")
 
     with pytest.raises(TransientError, match="the store does not answer"):

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.domain.history.step import TaskStep
+from roboco.domain.paths import artifacts_path
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.search.passage import MAX_INDEXED_BYTES, MAX_PASSAGE_CHARS
 from roboco.tools.search.result import SearchFilters, SearchHit
@@ -54,10 +55,11 @@ class RecordingArtifacts:
         self.held = held
         self.read: list[str] = []
 
-    def __call__(self, task_id: str, name: str, limit_bytes: int) -> bytes | None:
+    def __call__(self, path: str, start: int, length: int) -> bytes | None:
+        name = path.removeprefix(artifacts_path(TASK))
         self.read.append(name)
         data = self.held.get(name.replace(".", "_"))
-        return None if data is None else data[:limit_bytes]
+        return None if data is None else data[start : start + length]
 
 
 SearchFunction = Callable[..., list[SearchHit]]
