@@ -278,6 +278,70 @@ def test_a_limit_never_asks_for_more_than_a_model_can(
     assert sent_max_tokens(request, learned) == sent
 
 
+ODD = {
+    "type": "object",
+    "$defs": {"place": {"type": "string", "description": "a place", "pattern": "^x"}},
+    "properties": {
+        "at": {"$ref": "#/$defs/place"},
+        "kind": {"anyOf": [{"const": "a"}, {"type": "null"}], "description": "the kind"},
+        "size": {"type": ["integer", "null"], "minimum": 0},
+        "any": {},
+        "rows": {"type": "array", "minItems": 1},
+        "free": {"type": "object", "additionalProperties": {"type": "string"}},
+        "both": {"oneOf": [{"type": "number"}, {"type": "boolean"}]},
+    },
+    "required": ["at", "gone"],
+}
+PLAIN = {
+    "type": "object",
+    "properties": {
+        "at": {"type": "string", "description": "a place"},
+        "kind": {"type": "string", "enum": ["a"], "description": "the kind"},
+        "size": {"type": "integer"},
+        "any": {"type": "string"},
+        "rows": {"type": "array", "items": {"type": "string"}},
+        "free": {"type": "object", "properties": {}},
+        "both": {"anyOf": [{"type": "number"}, {"type": "boolean"}]},
+    },
+    "required": ["at"],
+}
+
+
+def test_refused_schemas_of_tools_are_plain_in_that_request_alone(
+    server: ModelServer, models: Callable[..., OpenAIModel]
+) -> None:
+    """A tenant's tool does not change the tools of others."""
+    odd = TOOL | {"function": {"name": "odd", "description": "finds", "parameters": ODD}}
+    words = "Invalid schema for function 'odd': 'minItems' is not supported"
+    server.script(lambda request: Reply(status=400, text=words) if "$defs" in str(request.body) else Reply("fine"))
+    model = models()
+    for _ in range(2):
+        assert read_reply(model.stream(make_request("go", odd)))[0] == "fine"
+    assert [record.status for record in server.requests] == [400, 200, 400, 200]
+    assert server.requests[-1].request.body["tools"][0]["function"] == odd["function"] | {"parameters": PLAIN}
+
+
+MESSAGES = [
+    {"role": "system", "content": "be short"},
+    {"role": "assistant", "content": "Hello."},
+    {"role": "user", "content": "[writer] Go."},
+    {"role": "user", "content": [{"type": "text", "text": "Now."}]},
+    {"role": "assistant", "content": "", "tool_calls": [{"id": "x", "function": {"name": "add", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "x", "content": " "},
+    {"role": "user", "content": "And?"},
+]
+
+
+def test_messages_take_the_form_that_a_server_demands() -> None:
+    request = replace(make_request(), messages=tuple(MESSAGES))
+    sent = request_body(request, Lessons(alternates=True, fills_messages=True))["messages"]
+    roles = ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "user"]
+    assert [message["role"] for message in sent] == roles
+    assert sent[3]["content"] == [{"type": "text", "text": "[writer] Go."}, {"type": "text", "text": "Now."}]
+    assert [sent[4]["content"], sent[5]["content"]] == [None, "(empty)"]
+    assert request_body(request, Lessons())["messages"] == MESSAGES
+
+
 FILE = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}}
 SOUND = {"type": "input_audio", "input_audio": {"data": "SUQzBA==", "format": "mp3"}}
 DOCUMENT = {"type": "document_url", "document_url": FILE["file"]["file_data"], "document_name": "a.pdf"}  # type: ignore[index]

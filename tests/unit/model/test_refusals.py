@@ -171,6 +171,51 @@ def extra(*loc: str | int) -> dict[str, Any]:
     return {"detail": [{"type": "extra_forbidden", "loc": ["body", *loc], "msg": "Extra inputs are not permitted"}]}
 
 
+TOOL_SCHEMAS = [
+    # MoonshotAI/kimi-cli#2531, router-for-me/CLIProxyAPI#97, containers/kubernetes-mcp-server#758,
+    # firecrawl/firecrawl#4512, ggml-org/llama.cpp#14227
+    "tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'x': no type>",
+    "Unknown name \"$schema\" at 'tools[0].function_declarations[0].parameters': Cannot find field.",
+    "JSON schema conversion failed:\nPattern must start with '^' and end with '$'",
+    "Failed to initialize samplers: failed to parse grammar",
+    'JSON schema conversion failed:\nUnrecognized schema: {"description": "x"}',
+    "`x` functionDeclaration `parameters.y` schema didn't specify the schema type field.",
+    "json: cannot unmarshal array into Go struct field .tools.function.parameters.properties.type of type string",
+    "Unsupported JSON schema fields: {'minItems', 'items'}",
+    "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
+]
+ALTERNATION = [
+    # vllm-project/vllm#6862, microsoft/autogen#1037
+    "After the optional system message, conversation roles must alternate user/assistant/user/assistant/...",
+    "deepseek-reasoner does not support successive user or assistant messages (messages[1] and messages[2])",
+    "After the (optional) system message(s), user or tool message(s) should alternate with assistant message(s).",
+    'messages: roles must alternate between "user" and "assistant", but found multiple "user" roles in a row',
+]
+EMPTY = [
+    # vercel/ai#14612, tashfeenahmed/freellmapi#165, Portkey-AI/gateway#995
+    "messages: text content blocks must be non-empty",
+    "assistant messages must include non-empty content or tool_calls",
+    "The content field in the Message object at messages.1 is empty. Add a ContentBlock object and try again.",
+    "Invalid request: the message at position 2 with role 'assistant' must not be empty",
+    "Assistant message must have either content or tool_calls, but not none.",
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "lesson"),
+    [
+        *((one, "schemas of tools") for one in TOOL_SCHEMAS),
+        *((one, "joins neighbouring messages") for one in ALTERNATION),
+        *((one, "no empty message") for one in EMPTY),
+    ],
+)
+def test_a_refusal_of_messages_or_tools_changes_their_form_once(words: str, lesson: str) -> None:
+    lessons, failure = Lessons(), ServerFailure(400, refused(words))
+    assert lesson in lessons.learn(failure, SENT | {"tools": TOOLS})
+    assert lessons.learn(failure, SENT | {"tools": TOOLS}) == ""
+    assert lessons.omittable == []
+
+
 @pytest.mark.parametrize(
     ("sent", "body", "lesson"),
     [
@@ -234,7 +279,7 @@ def extra(*loc: str | int) -> dict[str, Any]:
         (
             {"tools": TOOLS, "temperature": 0.5},
             refused("Invalid schema for function 'temperature': not supported", "tools[0].function.parameters"),
-            "",
+            "schemas of tools",
         ),
         ({"stop": ["x"], "user": "u"}, refused("Unexpected role: conversation must not stop with role user"), ""),
         ({"user": "u"}, refused("Invalid value: 'user'. Unsupported sequence", "messages[2].role"), ""),
