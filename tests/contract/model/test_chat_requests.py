@@ -278,7 +278,7 @@ def test_a_limit_never_asks_for_more_than_a_model_can(
     assert sent_max_tokens(request, learned) == sent
 
 
-ODD = {
+ODD: dict[str, Any] = {
     "type": "object",
     "$defs": {"place": {"type": "string", "description": "a place", "pattern": "^x"}},
     "properties": {
@@ -311,17 +311,18 @@ def test_refused_schemas_of_tools_are_plain_in_that_request_alone(
     server: ModelServer, models: Callable[..., OpenAIModel]
 ) -> None:
     """A tenant's tool does not change the tools of others."""
-    odd = TOOL | {"function": {"name": "odd", "description": "finds", "parameters": ODD}}
+    function = {"name": "odd", "description": "finds", "parameters": ODD}
+    odd = {"type": "function", "function": function}
     words = "Invalid schema for function 'odd': 'minItems' is not supported"
     server.script(lambda request: Reply(status=400, text=words) if "$defs" in str(request.body) else Reply("fine"))
     model = models()
     for _ in range(2):
         assert read_reply(model.stream(make_request("go", odd)))[0] == "fine"
     assert [record.status for record in server.requests] == [400, 200, 400, 200]
-    assert server.requests[-1].request.body["tools"][0]["function"] == odd["function"] | {"parameters": PLAIN}
+    assert server.requests[-1].request.body["tools"][0]["function"] == function | {"parameters": PLAIN}
 
 
-MESSAGES = [
+MESSAGES: list[dict[str, Any]] = [
     {"role": "system", "content": "be short"},
     {"role": "assistant", "content": "Hello."},
     {"role": "user", "content": "[writer] Go."},
