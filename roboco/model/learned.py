@@ -99,6 +99,10 @@ _FORMS = (
     ("fills_messages", _EMPTY_MESSAGE, "sends no empty message"),
 )
 """Forms of messages: the field of the lesson, the words of the refusal, and what is learned."""
+_NO_STREAM = re.compile(
+    r"['\"`]stream['\"`] does not support|verified to stream|does not support stream|streaming is not supported",
+    re.IGNORECASE,
+)
 _TOO_MANY = re.compile(r"max(?:imum)?[_ ]?(?:(?:completion|output|new)[_ ]?)?tokens", re.IGNORECASE)
 _TOO_LARGE = re.compile(
     r"too large|at most|less than or equal|maximum|exceed|range|greater than|higher|lower than|> \d|must be|范围",
@@ -154,7 +158,8 @@ class Lessons:
         of_prompt = _of_prompt(failure) or _TOOL_SCHEMA.search(text) is not None
         about = {name: value for name, value in body.items() if not of_prompt or name in _FIXED}
         lesson = (
-            self._learn_name(text, about)
+            self._learn_stream(text, body)
+            or self._learn_name(text, about)
             or self._learn_value(text, body)
             or self._learn_maximum(text, about)
             or self._learn_messages(text, body)
@@ -173,6 +178,12 @@ class Lessons:
     def omittable(self) -> list[str]:
         """The names for `omit` of a profile, so that no process has to learn them."""
         return sorted(self.omitted | self.message_fields)
+
+    def _learn_stream(self, text: str, body: Mapping[str, Any]) -> str:
+        if not body.get("stream") or not _NO_STREAM.search(text):
+            return ""
+        self.omitted |= {"stream", "stream_options"}
+        return "asks for replies in one piece"
 
     def _learn_name(self, text: str, body: Mapping[str, Any]) -> str:
         suggestion = _INSTEAD.search(text)

@@ -162,6 +162,19 @@ REFUSALS: dict[str, tuple[dict[str, Any], int, Any, Callable[[dict[str, Any]], b
         },
         lambda body: body.get("reasoning_effort") == "none",
     ),
+    # BerriAI/litellm#7693; OpenAI says the same to an organisation that is not verified
+    "no stream": (
+        {},
+        400,
+        {
+            "error": {
+                "message": "Your organization must be verified to stream this model.",
+                "param": "stream",
+                "code": "unsupported_value",
+            }
+        },
+        lambda body: body.keys().isdisjoint(("stream", "stream_options")),
+    ),
     "roles": (
         {},
         400,
