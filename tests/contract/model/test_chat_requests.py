@@ -272,6 +272,17 @@ def test_what_a_provider_wants_back_returns_to_the_same_server_and_model_only(
     assert changed[2]["tool_calls"][0]["id"] == changed[3]["tool_call_id"] == "tc_1"
 
 
+def test_an_id_that_a_provider_gives_twice_is_sent_once() -> None:
+    """can1357/oh-my-pi#2055: each of two replies has a call with the same id."""
+    request = tool_loop(provider={"calls": [{"id": "call_0"}]})
+    call = {"id": "tc_2", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    further = {"role": "assistant", "content": "", "tool_calls": [call], "provider": {"calls": [{"id": "call_0"}]}}
+    result = {"role": "tool", "tool_call_id": "tc_2", "content": "4"}
+    sent = request_body(replace(request, messages=(*request.messages, further, result)), Lessons())["messages"]
+    assert [message["tool_call_id"] for message in sent if message["role"] == "tool"] == ["call_0", "tc_2"]
+    assert [one["id"] for message in sent for one in message.get("tool_calls", ())] == ["call_0", "tc_2"]
+
+
 @pytest.mark.parametrize(
     ("own", "left", "learned", "sent"),
     [
