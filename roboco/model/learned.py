@@ -48,7 +48,9 @@ _UNSUPPORTED = (
 )
 _REFUSED = re.compile(f"{_UNSUPPORTED}|grammar|schema|structured", re.IGNORECASE)
 _FORMAT_UNSUPPORTED = re.compile(f"{_UNSUPPORTED}|must be|should be|enabled only|only for", re.IGNORECASE)
-_FORMAT = re.compile(r"response[_ ]?format|json_schema|structured[_ ]output|\bstrict\b", re.IGNORECASE)
+_FORMAT = re.compile(
+    r"response[_ ]?(?:format|mime[_ ]?type)|json_schema|structured[_ ]output|\bstrict\b", re.IGNORECASE
+)
 _FORMAT_TYPE = re.compile(r"json_schema(?!\W+(?:schema|value)\b)|(?:format|type) ['\"`]?json schema", re.IGNORECASE)
 """The type of a response format, which is not the schema in it."""
 _OF_SCHEMA = re.compile(
@@ -243,7 +245,9 @@ class Lessons:
         return ""
 
     def _learn_omission(self, text: str, body: Mapping[str, Any], is_sure: bool) -> str:
-        of_format = "response_format" in body and re.search(r"response_format|schema|grammar|structured", text, re.I)
+        of_format = "response_format" in body and re.search(
+            r"response_format|mime.?type|schema|grammar|structured", text, re.I
+        )
         if not ((of_format and is_sure) or _REFUSED.search(text)):
             return ""
         for name in _named(text, body):

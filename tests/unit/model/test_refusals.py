@@ -252,6 +252,11 @@ def test_a_refusal_of_messages_or_tools_changes_their_form_once(words: str, less
             refused("This response_format type is unavailable now"),
             "'response_format'",
         ),
+        (  # as Gemini's endpoint refuses it beside tools: openai/openai-agents-python#656
+            {"response_format": {"type": "json_schema"}},
+            refused("Function calling with a response mime type: 'application/json' is unsupported"),
+            "'response_format'",
+        ),
         ({"temperature": 0.5}, refused("invalid temperature: only 1 is allowed for this model"), "'temperature'"),
         ({"tool_choice": "required"}, refused("Thinking may not be enabled when tool_choice forces"), "'tool_choice'"),
         ({"reasoning": {"effort": "low"}}, refused("'reasoning.effort' is not supported"), "'reasoning'"),
