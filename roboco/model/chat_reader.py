@@ -12,12 +12,14 @@ Servers differ in nearly everything. The rules, with the servers that need them:
   so does a new id without a name while arguments are not whole (vLLM gives each fragment an id).
 * Each entry of one list that has a name is a call.
 * A name that arrives again is a repetition (MiniMax on NIM), unless name and addition together are a tool's name.
+* Signs of a chat template around a tool's name do not count.
 * Content may be a list of parts, of which some are reasoning (Mistral). Reasoning has three names.
 * A reply that was not streamed has `message` in place of `delta`. After deltas, a message is their repetition.
 * An unknown field of a message or call may be one that the provider wants back, such as a signature. It is kept.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +45,8 @@ _FAILED_REASONS = frozenset({"insufficient_system_resource", "network_error", "a
 """Finish reasons of a server that could not go on: DeepSeek, Zhipu, vLLM."""
 _ERROR_TEXTS = ("message", "detail", "error_message")
 _KEEP_ALIVES = ("ping", "heartbeat", "keepalive", "keep-alive")
+_TEMPLATE = re.compile(r"^\s*(?:functions|default_api)[.:]|:\d{1,4}\s*$|<\|.*", re.DOTALL)
+"""Signs that Kimi, Gemini and gpt-oss write around the name of a tool, and that some servers leave there."""
 _KNOWN_CALL_FIELDS = frozenset({"index", "id", "type", "function", "name", "arguments"})
 
 
@@ -175,10 +179,15 @@ class ChatReader:
 
     def _joined_name(self, name: str, more: str) -> str:
         """Return the name with an addition, unless the addition is the whole name again."""
-        joined = name + more
+        joined = self._without_template(name + more)
         if joined in self._tool_names or more not in (*self._tool_names, name):
             return joined[:256]
         return more[:256]
+
+    def _without_template(self, name: str) -> str:
+        """Return the name without signs of a chat template, if that is the name of a tool."""
+        meant = _TEMPLATE.sub("", name).strip()
+        return meant if meant in self._tool_names else name
 
 
 def _is_plain(chunk: dict[str, Any], choice: dict[str, Any], delta: dict[str, Any]) -> bool:

@@ -30,6 +30,7 @@ from roboco.model.learned import Learner, Lessons
 from roboco.model.provider_state import chat_messages
 from roboco.model.reply_assembly import ReplyAssembly
 from roboco.model.sse import iter_chunks, parse_json, unpacked
+from roboco.model.strict_schema import plain_schema
 from roboco.model.wire import Output
 from roboco.ports.model import Request
 
@@ -122,7 +123,8 @@ def request_body(request: Request, lessons: Lessons) -> dict[str, Any]:
     if loose and request.response_format:
         parameters["response_format"] = _without_strict(request.response_format, "json_schema")
     if request.tools:
-        parameters["tools"] = [_without_strict(tool, "function") if loose else tool for tool in request.tools]
+        tools = [_with_plain_schema(tool) for tool in request.tools] if lessons.plain_tools else request.tools
+        parameters["tools"] = [_without_strict(tool, "function") if loose else tool for tool in tools]
         parameters["tool_choice"] = "required" if request.tool_choice == "required" else None
     else:
         parameters.pop("parallel_tool_calls", None)  # refused without tools
@@ -131,15 +133,25 @@ def request_body(request: Request, lessons: Lessons) -> dict[str, Any]:
         sent_name = lessons.sent_name(name)
         if value is not None and name not in profile.omit and sent_name:
             body[sent_name] = value
+    return body | {"messages": _messages(request, lessons)}
+
+
+def _messages(request: Request, lessons: Lessons) -> list[dict[str, Any]]:
+    """Return the messages in the form that the server accepts."""
+    profile = request.profile
     left_out = frozenset(lessons.message_fields).union(profile.omit)
     messages = chat_messages(request.messages, left_out, lessons.short_call_ids, lessons.all_reasoning)
-    if lessons.answers_tools:
+    if lessons.answers_tools or lessons.alternates:
         messages = [one for pair in zip([{}, *messages], messages, strict=False) for one in _answered(*pair)]
     if lessons.system_as_user:
         messages = [message | {"role": "user"} if message["role"] == "system" else message for message in messages]
+    if lessons.alternates:
+        messages = _alternating(messages)
+    if lessons.fills_messages:
+        messages = [_filled(message) for message in messages]
     if profile.provider == "mistral":
         messages = [_with_document_urls(message) for message in messages]
-    return body | {"messages": messages}
+    return messages
 
 
 def _with_document_urls(message: dict[str, Any]) -> dict[str, Any]:
@@ -160,6 +172,37 @@ def _answered(before: dict[str, Any], message: dict[str, Any]) -> tuple[dict[str
     if (before.get("role"), message["role"]) == ("tool", "user"):
         return {"role": "assistant", "content": "I have the results."}, message
     return (message,)
+
+
+def _alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages with those of one role joined, beginning with the user's after that of the system."""
+    joined: list[dict[str, Any]] = []
+    for message in messages:
+        last, role = joined[-1] if joined else {"role": "system"}, message["role"]
+        if joined and role == last["role"] != "tool" and not last.get("tool_calls"):
+            joined[-1] = last | message | {"content": _joined(last.get("content"), message.get("content"))}
+            continue
+        if role == "assistant" and last["role"] == "system":
+            joined.append({"role": "user", "content": "Go on."})
+        joined.append(message)
+    return joined
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """Return two contents as one: a text, or a list of parts if one of them is a list."""
+    contents = [content for content in (first, second) if content]
+    if not any(isinstance(content, list) for content in contents):
+        return "\n\n".join(contents)
+    parts = [[{"type": "text", "text": one}] if isinstance(one, str) else one for one in contents]
+    return [part for some in parts for part in some]
+
+
+def _filled(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the message with words in place of an empty text, or with null beside calls."""
+    content = message.get("content")
+    if content is not None and not (isinstance(content, str) and not content.strip()):
+        return message
+    return message | {"content": None if message.get("tool_calls") else "(empty)"}
 
 
 def sent_max_tokens(request: Request, learned: int | None) -> int | None:
@@ -185,6 +228,11 @@ def _stream_limit(request: Request, body: dict[str, Any]) -> int | None:
 def _without_strict(value: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the value without `strict` in the object of this name."""
     return value | {name: {key: one for key, one in value[name].items() if key != "strict"}}
+
+
+def _with_plain_schema(tool: dict[str, Any]) -> dict[str, Any]:
+    function = tool["function"]
+    return tool | {"function": function | {"parameters": plain_schema(function.get("parameters") or {})}}
 
 
 def chat_url(base_url: str | None) -> str:

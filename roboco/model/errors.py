@@ -36,6 +36,10 @@ _MIN_SECRET_CHARS = 4
 _MIN_QUERY_CHARS = 8
 """Characters from which on a value of an address' query may be a key."""
 _OUTAGE_STATUSES = frozenset({408, 409, 425})
+_OUTAGE = re.compile(
+    r"\b(?:server_error|internal_error|internal_server_error|api_error|timeout_error)\b", re.IGNORECASE
+)
+"""Labels of a failure of the server itself, within a stream."""
 _CODES_OF_STATUSES = {
     401: "auth",
     402: "quota",
@@ -43,6 +47,7 @@ _CODES_OF_STATUSES = {
     404: "not_found",
     413: CONTEXT_LENGTH,
     429: RATE_LIMIT,
+    498: "overloaded",
     503: "overloaded",
     529: "overloaded",
 }
@@ -66,14 +71,27 @@ class FailureKind:
 def _kind(
     code: str, pattern: str, problem: str, remedy: str = "", *statuses: int, retryable: bool = False
 ) -> FailureKind:
-    return FailureKind(code, re.compile(pattern, re.IGNORECASE), problem, remedy, frozenset(statuses), retryable)
+    words = re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    return FailureKind(code, words, problem, remedy, frozenset(statuses), retryable)
 
 
+_DELAY = re.compile(
+    r"(?:retry|try again|reset) (?:in|after) (?:(\d{1,4}) ?h[a-z]* ?)?(?:(\d{1,4}) ?m(?!s|il)[a-z]* ?)?"
+    r"(?:(\d{1,6}(?:\.\d{1,9})?) ?s)?(?:(\d{1,9}(?:\.\d{1,9})?) ?m(?:s|il))?",
+    re.IGNORECASE,
+)
+"""A time such as "9m38.016s", "26 seconds" or "250ms", as hours, minutes, seconds and milliseconds."""
+_TOO_LONG = (
+    "the request is too long for the model",
+    "give its agent `context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model "
+    "takes, or its profile a `context_window`",
+)
 KINDS = (
     _kind(
         MALFORMED_CALL,
         r"tool_use_failed|failed to call a function|failed_generation|malformed_function_call"
-        r"|malformed_tool_use|malformed_model_output|tool call validation failed",
+        r"|malformed_tool_use|malformed_model_output|tool call validation failed|failed to generate tool"
+        r"|(?:error parsing|failed to parse) (?:the )?tool call|tool call parsing failed|failed to parse input at pos",
         "the model wrote a tool call that its server cannot read",
         "use a larger model, or `tool_calls: json` in its profile",
     ),
@@ -88,15 +106,15 @@ KINDS = (
         r"|too many (?:input |prompt )?tokens(?!.{0,30}wait)|too many total text bytes|tokens? (?:limit )?exceeded"
         r"|max tokens of \d+ exceeded|(?:maximum|supported) sequence length"
         r"|reduce your message size|input length(?: \S+){0,6} exceed|longer than the (?:model|maximum|context)"
-        r"|(?:tokens?|prompt) exceeds?(?: \S+){0,5} (?:context|window|max\w*|limit)|request_too_large"
+        r"|(?:tokens?(?! per)|token length|prompt)(?: \S+)? exceeds?(?: \S+){0,5} (?:context|window|max\w*|limit)"
+        r"|request_too_large|context shift is disabled|maximum context limit"
         r"|(?:context|prompt|input) length exceeded|greater than the context length|exceeds max(?:imum)? length"
         r"|token count(?: \S+){0,3} exceeds|range of input length|max input characters|exceed max message tokens"
         r"|inputs?['\"`]? (?:must have less than|tokens \+)|not exceed max_num_tokens|request more than max tokens",
-        "the request is too long for the model",
-        "give its agent `context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model "
-        "takes, or its profile a `context_window`",
+        *_TOO_LONG,
         *(400, 413, 422, 500),
     ),
+    _kind(CONTEXT_LENGTH, r"request too large for", *_TOO_LONG, 429),  # for the tokens of a minute: never accepted
     _kind(
         "quota",
         r"insufficient_quota|insufficient[ _]balance|insufficient[ _](?:funds|credits?)|credit balance is too low"
@@ -104,7 +122,8 @@ KINDS = (
         r"|billing_not_active|billing_error|budget_exceeded|key limit exceeded|FreeTierOnly"
         r"|account_deactivated|exceeded_current_quota|balance is insufficient|arrearage|available credits"
         r"|specified api usage limits|(?:monthly|spend(?:ing)?)[ -](?:spend )?limit(?!.{0,400}retry)"
-        r"|exceeded your (?:current|monthly) (?:quota|spend)(?!.{0,400}retry)",
+        r"|exceeded your (?:current|monthly) (?:quota|spend)(?!.{0,1000}retry)|quota exceeded.{0,200}limit: 0\b"
+        r"|included credits|extra usage is required|余额不足|欠费",
         "the account has no credit left",
         "add credit, or change the account",
         *(400, 402, 403, 412, 429),
@@ -112,7 +131,8 @@ KINDS = (
     _kind(
         "content_filter",
         r"content[ _]filter|content[ _]policy|content management policy|ResponsibleAI|data_inspection_failed|flagged"
-        r"|moderation|safety system|prompt_blocked|inappropriate content|content_blocked|content exists risk|敏感内容",
+        r"|moderation|safety system|prompt_blocked|inappropriate content|content_blocked|content exists risk|敏感内容"
+        r"|new_sensitive|violates usage guidelines",
         "a filter of the provider refuses the prompt or the reply",
         "change what the agent is asked or shown, or the provider's filter",
         *(400, 403, 422),
@@ -122,7 +142,8 @@ KINDS = (
         r"model_not_found|model_decommissioned|unknown_model|invalid[ _]model\b|access to the model|no such model"
         r"|unknown model|not a valid model|model identifier is invalid"
         r"|model\b.{0,80}(?:does not exist|not found|not exist|is not available|has no access"
-        r"|decommissioned|not supported by|is not supported for)|no endpoints found|DeploymentNotFound",
+        r"|decommissioned|not supported by|is not supported for)|no endpoints (?:found|available)|DeploymentNotFound"
+        r"|ARN of an inference profile",
         "the server does not have the model",
         "correct `model` or `base_url` in the profile",
         *(400, 403, 404, 422),
@@ -130,17 +151,18 @@ KINDS = (
     _kind(
         "auth",
         r"invalid[ _]api[ _]key|incorrect api key|api key not valid|invalid x-api-key|auth(?:entication)?[ _]error"
-        r"|API_KEY_INVALID",
+        r"|API_KEY_INVALID|api key expired",
         "the server refuses the key",
         "set a valid one",
         *(400, 401, 403),
     ),
     _kind(
         RATE_LIMIT,
-        r"rate_limit|rate limit|too many requests|RESOURCE_EXHAUSTED|throttl|\b429\b|exceeded your current quota",
+        r"rate_limit|rate limit|too many requests|RESOURCE_EXHAUSTED|throttl|\b429\b|exceeded your current quota"
+        r"|call volume quota",
         "is at its rate limit",
         "",
-        *(429, 503),
+        *(403, 429, 503),
         retryable=True,
     ),
     _kind(
@@ -162,7 +184,7 @@ class ServerFailure(Exception):
         super().__init__(status, body)
         self.status = status
         self.body = body
-        self.retry_after = retry_after
+        self.retry_after = _delay_in(failure_text(body)) if retry_after is None else retry_after
         self.sent = sent or {}
 
     @classmethod
@@ -247,6 +269,15 @@ def _joined(value: Any) -> Any:
     return ".".join(str(one)[:50] for one in value[:8]).removeprefix("body.") if isinstance(value, list) else value
 
 
+def _delay_in(text: str) -> float | None:
+    """Return after how many seconds the text says to try again, or None. Gemini and Azure say it nowhere else."""
+    found = _DELAY.search(text[:4000])
+    if found is None or not any(found.groups()):
+        return None
+    units = (3600.0, 60.0, 1.0, 0.001)
+    return sum(float(one or 0) * unit for one, unit in zip(found.groups(), units, strict=True))
+
+
 def model_error(failure: ServerFailure, request: Request) -> ModelError:
     """Return the ModelError of a failure. What it quotes is without the model's key."""
     status = failure.status
@@ -260,7 +291,8 @@ def model_error(failure: ServerFailure, request: Request) -> ModelError:
     model, quoted = request.profile.model, redact_secrets(failure.text, request)
     if not status:
         code = "status" if any(number.startswith("4") for number in numbers) else "model"
-        return ModelError(code, f"model {model!r} failed: {quoted}", False)
+        outage = any(number.startswith("5") for number in numbers) or bool(_OUTAGE.search(failure.labels))
+        return ModelError(code, f"model {model!r} failed: {quoted}", outage and code == "model")
     retryable = status >= 500 or status in _OUTAGE_STATUSES
     message = f"model {model!r} answers {status}: {quoted}"
     return ModelError("status", message, retryable, failure.retry_after)

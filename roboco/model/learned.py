@@ -6,8 +6,8 @@
 A refusal costs nothing, so each one may teach one thing, and MAX_LESSONS of them are learned in one call. Only what
 Roboco or the profile adds to a request is ever left out or renamed: never messages, tools or the model.
 
-All tenants share the lessons, but each writes the schemas of its answers. A refusal that may be about the content
-of such a schema changes that request alone.
+All tenants share the lessons, but each writes the schemas of its answers and tools. A refusal that may be about the
+content of such a schema changes that request alone.
 """
 
 import json
@@ -48,7 +48,9 @@ _UNSUPPORTED = (
 )
 _REFUSED = re.compile(f"{_UNSUPPORTED}|grammar|schema|structured", re.IGNORECASE)
 _FORMAT_UNSUPPORTED = re.compile(f"{_UNSUPPORTED}|must be|should be|enabled only|only for", re.IGNORECASE)
-_FORMAT = re.compile(r"response[_ ]?format|json_schema|structured[_ ]output|\bstrict\b", re.IGNORECASE)
+_FORMAT = re.compile(
+    r"response[_ ]?(?:format|mime[_ ]?type)|json_schema|structured[_ ]output|\bstrict\b", re.IGNORECASE
+)
 _FORMAT_TYPE = re.compile(r"json_schema(?!\W+(?:schema|value)\b)|(?:format|type) ['\"`]?json schema", re.IGNORECASE)
 """The type of a response format, which is not the schema in it."""
 _OF_SCHEMA = re.compile(
@@ -65,8 +67,43 @@ _USER_AFTER_TOOL = re.compile(r"unexpected role ['\"`]?user['\"`]? after role ['
 _REASONING_WANTED = re.compile(
     r"reasoning_content.{0,80}must be passed back|missing .{0,3}reasoning_content", re.IGNORECASE
 )
+_ALTERNATION = re.compile(
+    r"(?:must|should) alternate|(?:successive|consecutive) (?:user|assistant|message)", re.IGNORECASE
+)
+_EMPTY_MESSAGE = re.compile(
+    r"(?:content|text|message)s?\b.{0,80} (?:non-empty|non-whitespace|not be (?:empty|blank)|is empty|cannot be empty)"
+    r"|non-empty content|either content or tool_calls",
+    re.IGNORECASE,
+)
+_TOOL_SCHEMA = re.compile(
+    r"(?:tool|function)s?(?!_c)[\w\].'\" -]{0,60}(?:parameters|input_schema|schema)|function_?declarations?\b"
+    r"|(?:schema|parameters) (?:for|of) (?:the )?(?:function|tool)",
+    re.IGNORECASE,
+)
+_ANY_SCHEMA = re.compile(
+    r"unrecognized schema|schema conversion failed|failed to parse grammar|grammar error"
+    r"|json schema (?:fields|contains)",
+    re.IGNORECASE,
+)
+"""Words of refusals of a schema that do not say whether it is one of a tool."""
 _CALL_ID = re.compile(
     r"tool[_ ]call[_ ]id.{0,80}(?:length|a-z|characters|pattern)|length of 9", re.IGNORECASE | re.DOTALL
+)
+_FORMS = (
+    ("short_call_ids", _CALL_ID, "sends ids of calls with nine letters and digits"),
+    (
+        "answers_tools",
+        _USER_AFTER_TOOL,
+        "sends a message of the model between results of tools and a message of the user",
+    ),
+    ("all_reasoning", _REASONING_WANTED, "sends the reasoning of all earlier replies back"),
+    ("alternates", _ALTERNATION, "joins neighbouring messages of one role"),
+    ("fills_messages", _EMPTY_MESSAGE, "sends no empty message"),
+)
+"""Forms of messages: the field of the lesson, the words of the refusal, and what is learned."""
+_NO_STREAM = re.compile(
+    r"['\"`]stream['\"`] does not support|verified to stream|does not support stream|streaming is not supported",
+    re.IGNORECASE,
 )
 _TOO_MANY = re.compile(r"max(?:imum)?[_ ]?(?:(?:completion|output|new)[_ ]?)?tokens", re.IGNORECASE)
 _TOO_LARGE = re.compile(
@@ -106,6 +143,12 @@ class Lessons:
     """True if the ids of calls must have nine letters or digits."""
     system_as_user: bool = False
     """True if the server accepts no system message."""
+    alternates: bool = False
+    """True if messages of user and model must alternate."""
+    fills_messages: bool = False
+    """True if no message may be empty."""
+    plain_tools: bool = False
+    """True if the schemas of tools have nothing but names, descriptions and types."""
     notes: list[str] = field(default_factory=list)
     """The lessons, each as the end of a sentence that begins with "this process"."""
 
@@ -114,13 +157,16 @@ class Lessons:
         if failure.status not in TEACHING_STATUSES:
             return ""
         text = _words_of(failure)
-        about = {name: value for name, value in body.items() if not _of_prompt(failure) or name in _FIXED}
+        of_prompt = _of_prompt(failure) or _TOOL_SCHEMA.search(text) is not None
+        about = {name: value for name, value in body.items() if not of_prompt or name in _FIXED}
         lesson = (
-            self._learn_name(text, about)
+            self._learn_stream(text, body)
+            or self._learn_name(text, about)
             or self._learn_value(text, body)
             or self._learn_maximum(text, about)
             or self._learn_messages(text, body)
             or self._learn_omission(text, about, failure.status != 500)
+            or self._learn_tools(text, body)
         )
         self.notes += [lesson] if lesson else []
         return lesson
@@ -134,6 +180,12 @@ class Lessons:
     def omittable(self) -> list[str]:
         """The names for `omit` of a profile, so that no process has to learn them."""
         return sorted(self.omitted | self.message_fields)
+
+    def _learn_stream(self, text: str, body: Mapping[str, Any]) -> str:
+        if not body.get("stream") or not _NO_STREAM.search(text):
+            return ""
+        self.omitted |= {"stream", "stream_options"}
+        return "asks for replies in one piece"
 
     def _learn_name(self, text: str, body: Mapping[str, Any]) -> str:
         suggestion = _INSTEAD.search(text)
@@ -175,15 +227,10 @@ class Lessons:
         return "asks for no maximum of output tokens, which exceeds the context with the prompt,"
 
     def _learn_messages(self, text: str, body: Mapping[str, Any]) -> str:
-        if not self.short_call_ids and _CALL_ID.search(text):
-            self.short_call_ids = True
-            return "sends ids of calls with nine letters and digits"
-        if not self.answers_tools and _USER_AFTER_TOOL.search(text):
-            self.answers_tools = True
-            return "sends a message of the model between results of tools and a message of the user"
-        if not self.all_reasoning and _REASONING_WANTED.search(text):
-            self.all_reasoning = True
-            return "sends the reasoning of all earlier replies back"
+        for name, words, lesson in _FORMS:
+            if not getattr(self, name) and words.search(text):
+                setattr(self, name, True)
+                return lesson
         roles = {message.get("role") for message in body.get("messages", ())}
         if not self.system_as_user and "system" in roles and _NO_SYSTEM.search(text):
             self.system_as_user = True
@@ -198,7 +245,9 @@ class Lessons:
         return ""
 
     def _learn_omission(self, text: str, body: Mapping[str, Any], is_sure: bool) -> str:
-        of_format = "response_format" in body and re.search(r"response_format|schema|grammar|structured", text, re.I)
+        of_format = "response_format" in body and re.search(
+            r"response_format|mime.?type|schema|grammar|structured", text, re.I
+        )
         if not ((of_format and is_sure) or _REFUSED.search(text)):
             return ""
         for name in _named(text, body):
@@ -214,6 +263,13 @@ class Lessons:
             self.omitted.add("response_format")
             return "sends no 'response_format'"
         return ""
+
+    def _learn_tools(self, text: str, body: Mapping[str, Any]) -> str:
+        refused = _TOOL_SCHEMA.search(text) or _ANY_SCHEMA.search(text)
+        if self.plain_tools or not body.get("tools") or refused is None:
+            return ""
+        self.plain_tools = True
+        return "sends the schemas of tools with nothing but names, descriptions and types"
 
 
 class Learner:
@@ -245,7 +301,8 @@ class Learner:
                 if not lesson:
                     raise
                 words = redact_secrets(failure.text, request)[:300]
-                if _is_of_schema(failure, failure.sent, lessons.omitted - before.omitted):
+                of_tools = lessons.plain_tools and not before.plain_tools
+                if of_tools or _is_of_schema(failure, failure.sent, lessons.omitted - before.omitted):
                     _log.info("for this request this process %s: %s", lesson, words)
                     continue
                 shared = deepcopy(shared)

@@ -407,7 +407,8 @@ class _ModelCall:
         failure = await self._failure(request, assembly, on_text or assembly.hold)
         self._current = None
         if failure is None or failure.received:
-            self._spent = self._spent.plus(assembly.spent(0 if assembly.usage else _estimated_prompt(request)))
+            known = assembly.usage is not None and assembly.usage.tokens_in > 0
+            self._spent = self._spent.plus(assembly.spent(0 if known else _estimated_prompt(request)))
         if failure is None:
             return assembly
         error, published = failure.error, on_text is not None and self._published

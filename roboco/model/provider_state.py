@@ -85,12 +85,16 @@ def _restored(message: ChatMessage, excluded: frozenset[str], short_ids: bool, i
 
 
 def _restored_calls(calls: list[Any], states: Any, short_ids: bool, ids: dict[str, str]) -> list[Any]:
-    """Return the calls with the provider's own ids and fields. Note each id that changes."""
+    """Return the calls with the provider's own ids and fields. Note each id that changes.
+
+    Some servers give calls of several replies one id, which others refuse: a later one has Roboco's.
+    """
     known = [state if isinstance(state, Mapping) else {} for state in states] if isinstance(states, list) else []
     known += [{}] * (len(calls) - len(known))
     own_ids = [state.get("id") for state in known[: len(calls)]]
+    used = set(ids.values())
     usable = len(set(own_ids)) == len(calls) and all(
-        isinstance(one, str) and 0 < len(one) <= _MAX_CALL_ID_CHARS for one in own_ids
+        isinstance(one, str) and 0 < len(one) <= _MAX_CALL_ID_CHARS and one not in used for one in own_ids
     )
     restored = []
     for call, state in zip(calls, known, strict=False):

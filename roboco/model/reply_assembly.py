@@ -9,6 +9,7 @@ connection. The limits below are far beyond any useful reply, so they are not se
 """
 
 import json
+import re
 import time
 from dataclasses import dataclass, field
 from io import StringIO
@@ -52,6 +53,7 @@ FINISH_REASONS = {
 }
 """Reasons of other protocols, which some servers of chat completions send, in the words of chat completions."""
 _MAX_CHECKED_CHARS = 4 * MAX_ARGUMENT_CHARS
+_TEMPLATE = re.compile(r"<\|[^<>]{1,40}\|>|</?tool_call>|`{3}|\}")
 
 
 @dataclass
@@ -87,11 +89,11 @@ class PartialCall:
         """Return the call as the model wrote it.
 
         Some servers repeat all arguments in each piece, so that the last one counts, or begin or end with "{}". Others
-        encode them twice.
+        encode them twice, write them twice, or leave signs of a chat template behind them.
         """
         text = self.arguments.getvalue()
-        last = self._fragment if self._is_cumulative else ""
-        meant = (text, last, text.strip().removeprefix("{}"), text.strip().removesuffix("{}"), _string_in(text))
+        last, bare = self._fragment if self._is_cumulative else "", text.strip()
+        meant = (text, last, bare.removeprefix("{}"), bare.removesuffix("{}"), _string_in(text), _object_in(bare))
         return RequestedCall(well_formed(self.name), well_formed(next(filter(_is_object, meant), text)))
 
 
@@ -102,6 +104,17 @@ def _string_in(text: str) -> str:
     except (ValueError, RecursionError):
         return ""
     return found if isinstance(found, str) else ""
+
+
+def _object_in(text: str) -> str:
+    """Return the object with which the text begins, if only its repetition or signs of a chat template follow."""
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return ""
+    found = text[:end]
+    rest = _TEMPLATE.sub("", text[end:].replace(found, "")).strip()
+    return found if found.startswith(rest) else ""
 
 
 def _is_object(text: str) -> bool:

@@ -7,7 +7,8 @@
 | read from a cache | `prompt_tokens_details.cached_tokens`, `prompt_cache_hit_tokens` (DeepSeek), |
 | | `cached_tokens` (Kimi), `cache_read_input_tokens` (Anthropic) |
 | written to a cache | `cache_creation_input_tokens` (Anthropic), |
-| | `prompt_tokens_details.cache_write_tokens` (OpenRouter) |
+| | `prompt_tokens_details.cache_write_tokens` (OpenRouter), |
+| | `prompt_tokens_details.cache_creation_input_tokens` (DashScope) |
 | reasoning | `completion_tokens_details.reasoning_tokens`, `reasoning_tokens` |
 
 Most servers count cached tokens as input, and reasoning as output. Some do not: Anthropic's own count of input excludes
@@ -19,6 +20,8 @@ from typing import Any
 
 from roboco.domain.usage import ModelUsage
 from roboco.model.reply_assembly import MAX_TOKEN_COUNT, token_count
+
+_CACHE_WRITE = "cache_creation_input_tokens"
 
 
 def reported_usage(chunk: dict[str, Any], choice: dict[str, Any]) -> ModelUsage | None:
@@ -34,6 +37,7 @@ def _read(usage: dict[str, Any]) -> ModelUsage:
     tokens_in = _first(usage, "prompt_tokens", "input_tokens")
     tokens_out = _first(usage, "completion_tokens", "output_tokens")
     total = token_count(usage.get("total_tokens"))
+    tokens_in = tokens_in or max(0, total - tokens_out)
     details_in = _details(usage, "prompt_tokens_details", "input_tokens_details")
     details_out = _details(usage, "completion_tokens_details", "output_tokens_details")
     cached = _first(
@@ -41,8 +45,8 @@ def _read(usage: dict[str, Any]) -> ModelUsage:
         *("of_prompt", "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"),
     )
     write = _first(
-        usage | {"of_prompt": _first(details_in, "cache_write_tokens", "cache_creation_tokens")},
-        *("of_prompt", "cache_creation_input_tokens"),
+        usage | {"of_prompt": _first(details_in, "cache_write_tokens", "cache_creation_tokens", _CACHE_WRITE)},
+        *("of_prompt", _CACHE_WRITE),
     )
     reasoning = _first(usage | {"of_reply": details_out.get("reasoning_tokens")}, "of_reply", "reasoning_tokens")
     beside = cached + write

@@ -25,6 +25,12 @@ def strict_schema(schema: JsonSchema) -> JsonSchema:
     return narrowed if narrowed.get("type") == "object" or "anyOf" in narrowed else {"type": "object"}
 
 
+def plain_schema(schema: JsonSchema) -> JsonSchema:
+    """Return the schema of a tool in the form that every known server accepts: names, descriptions and plain types."""
+    plain = _plain(_SchemaNarrower(schema, described=True).narrow(schema, 0))
+    return plain if "properties" in plain else {"type": "object", "properties": {}}
+
+
 def is_strict(schema: JsonSchema) -> bool:
     """Return True if strict providers accept the schema: objects are closed and require all of their properties."""
     if schema.get("type") == "object":
@@ -48,13 +54,19 @@ def resolve_ref(ref: Any, root: JsonSchema) -> Any:
 
 
 class _SchemaNarrower:
-    def __init__(self, root: JsonSchema) -> None:
+    def __init__(self, root: JsonSchema, described: bool = False) -> None:
         self._root = root
+        self._described = described
         self._schemas_left = MAX_SUBSCHEMAS
         self._items_left = MAX_LISTED_ITEMS
 
     def narrow(self, schema: Any, depth: int) -> JsonSchema:
         """Return the narrowed schema, or the schema of any value."""
+        narrowed = self._narrow(schema, depth)
+        words = schema.get("description") if self._described and isinstance(schema, dict) else None
+        return narrowed | {"description": words} if isinstance(words, str) else narrowed
+
+    def _narrow(self, schema: Any, depth: int) -> JsonSchema:
         self._schemas_left -= 1
         if depth > MAX_DEPTH or self._schemas_left < 0 or not isinstance(schema, dict):
             return ANY_VALUE
@@ -120,6 +132,25 @@ class _SchemaNarrower:
         elif isinstance(values, list | dict):
             self._items_left = -1
         return self._items_left >= 0
+
+
+def _plain(schema: JsonSchema) -> JsonSchema:
+    """Return the narrowed schema without `additionalProperties`, null and lists of types: any value is a text."""
+    plain: JsonSchema = {"type": "string"}
+    if "anyOf" in schema:
+        kinds = [_plain(one) for one in schema["anyOf"] if one.get("type") != "null"] or [plain]
+        plain = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    elif schema.get("type") == "object":
+        properties = {name: _plain(one) for name, one in (schema.get("properties") or {}).items()}
+        plain = {"type": "object", "properties": properties}
+        plain |= {"required": schema["required"]} if schema.get("required") else {}
+    elif schema.get("type") == "array":
+        plain = {"type": "array", "items": _plain(schema["items"])}
+    elif values := [value for value in schema.get("enum") or () if isinstance(value, str) and value]:
+        plain = {"type": "string", "enum": values}
+    elif schema.get("type") in ("number", "integer", "boolean"):
+        plain = {"type": schema["type"]}
+    return plain | {name: schema[name] for name in ("description",) if name in schema}
 
 
 def _required_names(required: Any) -> frozenset[str]:

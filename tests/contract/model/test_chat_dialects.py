@@ -81,6 +81,12 @@ CALLS: dict[str, tuple[bytes, list[tuple[str, str]]]] = {
     "an empty id first": (calls((0, "", "add", ""), (0, "x", None, A)), ONE),
     "another id at the end": (calls((0, "x", "add", A), (0, "null", None, "")), ONE),
     "arguments that are encoded twice": (calls((0, "x", "add", json.dumps(A))), ONE),
+    # simonw/llm#1130, Soju06/codex-lb#284, NousResearch/hermes-agent#54879
+    "the arguments twice in one piece": (calls((0, "x", "add", A + A)), ONE),
+    "the arguments and the begin of another time": (calls((0, "x", "add", A + A[:5])), ONE),
+    "two objects as arguments": (calls((0, "x", "add", A + B)), [("add", A + B)]),
+    "signs of a chat template": (calls((0, "x", "functions.add:0", A + "<|call|>")), ONE),
+    "signs of a chat template in pieces": (calls((0, "x", "add", ""), (0, None, "<|channel|>json", A + "}")), ONE),
     "a whole call without an end": (d(tool_calls=[call(0, "x", "add", A)]), ONE),
     "two ids with one index": (calls((0, "x", "add", A), (0, "y", "add", B)), TWO),
     "two names with one index, and no ids": (calls((0, None, "add", A), (0, None, "add", B)), TWO),
@@ -254,6 +260,7 @@ REASONED = {"reasoning_tokens": 4}
         [chunk(**usage(prompt_tokens=10, completion_tokens=5)), chunk(**usage(prompt_tokens=0, completion_tokens=0))],
         [chunk(**usage(prompt_tokens="10", completion_tokens="5.0")), chunk(usage=None)],
         [chunk(**usage(prompt_tokens=10.0, completion_tokens=5.0))],
+        [chunk(**usage(prompt_tokens=None, completion_tokens=5, total_tokens=15))],
         [chunk(**usage(prompt_tokens=10, completion_tokens=1, total_tokens=15, completion_tokens_details=REASONED))],
         [chunk(**usage(prompt_tokens=10, completion_tokens=5, total_tokens=15, completion_tokens_details=REASONED))],
     ],
@@ -263,6 +270,21 @@ def test_the_largest_reported_counts_are_the_usage(
 ) -> None:
     _, reply = read(server, model, b"".join([*chunks, d("stop"), END]))
     assert (reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.estimated) == (10, 5, False)
+
+
+def test_a_prompt_that_is_not_reported_is_estimated(server: ModelServer, model: OpenAIModel) -> None:
+    _, reply = read(server, model, chunk(**usage(completion_tokens=5)) + d("stop") + END)
+    assert (reply.usage.tokens_out, reply.usage.estimated) == (5, True)
+    assert reply.usage.tokens_in > 10
+
+
+def test_tokens_written_to_a_cache_are_counted_where_dashscope_reports_them(
+    server: ModelServer, model: OpenAIModel
+) -> None:
+    details = {"cached_tokens": 64, "cache_creation_input_tokens": 20}
+    counts = usage(prompt_tokens=100, completion_tokens=5, total_tokens=105, prompt_tokens_details=details)
+    _, reply = read(server, model, chunk(**counts) + d("stop") + END)
+    assert (reply.usage.tokens_in, reply.usage.cached_in, reply.usage.cache_write) == (100, 64, 20)
 
 
 WHOLE = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Four."},"finish_reason":"stop"}]}'

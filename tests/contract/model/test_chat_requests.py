@@ -162,6 +162,19 @@ REFUSALS: dict[str, tuple[dict[str, Any], int, Any, Callable[[dict[str, Any]], b
         },
         lambda body: body.get("reasoning_effort") == "none",
     ),
+    # BerriAI/litellm#7693; OpenAI says the same to an organisation that is not verified
+    "no stream": (
+        {},
+        400,
+        {
+            "error": {
+                "message": "Your organization must be verified to stream this model.",
+                "param": "stream",
+                "code": "unsupported_value",
+            }
+        },
+        lambda body: body.keys().isdisjoint(("stream", "stream_options")),
+    ),
     "roles": (
         {},
         400,
@@ -259,6 +272,17 @@ def test_what_a_provider_wants_back_returns_to_the_same_server_and_model_only(
     assert changed[2]["tool_calls"][0]["id"] == changed[3]["tool_call_id"] == "tc_1"
 
 
+def test_an_id_that_a_provider_gives_twice_is_sent_once() -> None:
+    """can1357/oh-my-pi#2055: each of two replies has a call with the same id."""
+    request = tool_loop(provider={"calls": [{"id": "call_0"}]})
+    call = {"id": "tc_2", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    further = {"role": "assistant", "content": "", "tool_calls": [call], "provider": {"calls": [{"id": "call_0"}]}}
+    result = {"role": "tool", "tool_call_id": "tc_2", "content": "4"}
+    sent = request_body(replace(request, messages=(*request.messages, further, result)), Lessons())["messages"]
+    assert [message["tool_call_id"] for message in sent if message["role"] == "tool"] == ["call_0", "tc_2"]
+    assert [one["id"] for message in sent for one in message.get("tool_calls", ())] == ["call_0", "tc_2"]
+
+
 @pytest.mark.parametrize(
     ("own", "left", "learned", "sent"),
     [
@@ -276,6 +300,71 @@ def test_a_limit_never_asks_for_more_than_a_model_can(
 ) -> None:
     request = replace(make_request(max_tokens=own), max_tokens=left)
     assert sent_max_tokens(request, learned) == sent
+
+
+ODD: dict[str, Any] = {
+    "type": "object",
+    "$defs": {"place": {"type": "string", "description": "a place", "pattern": "^x"}},
+    "properties": {
+        "at": {"$ref": "#/$defs/place"},
+        "kind": {"anyOf": [{"const": "a"}, {"type": "null"}], "description": "the kind"},
+        "size": {"type": ["integer", "null"], "minimum": 0},
+        "any": {},
+        "rows": {"type": "array", "minItems": 1},
+        "free": {"type": "object", "additionalProperties": {"type": "string"}},
+        "both": {"oneOf": [{"type": "number"}, {"type": "boolean"}]},
+    },
+    "required": ["at", "gone"],
+}
+PLAIN = {
+    "type": "object",
+    "properties": {
+        "at": {"type": "string", "description": "a place"},
+        "kind": {"type": "string", "enum": ["a"], "description": "the kind"},
+        "size": {"type": "integer"},
+        "any": {"type": "string"},
+        "rows": {"type": "array", "items": {"type": "string"}},
+        "free": {"type": "object", "properties": {}},
+        "both": {"anyOf": [{"type": "number"}, {"type": "boolean"}]},
+    },
+    "required": ["at"],
+}
+
+
+def test_refused_schemas_of_tools_are_plain_in_that_request_alone(
+    server: ModelServer, models: Callable[..., OpenAIModel]
+) -> None:
+    """A tenant's tool does not change the tools of others."""
+    function = {"name": "odd", "description": "finds", "parameters": ODD}
+    odd = {"type": "function", "function": function}
+    words = "Invalid schema for function 'odd': 'minItems' is not supported"
+    server.script(lambda request: Reply(status=400, text=words) if "$defs" in str(request.body) else Reply("fine"))
+    model = models()
+    for _ in range(2):
+        assert read_reply(model.stream(make_request("go", odd)))[0] == "fine"
+    assert [record.status for record in server.requests] == [400, 200, 400, 200]
+    assert server.requests[-1].request.body["tools"][0]["function"] == function | {"parameters": PLAIN}
+
+
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "system", "content": "be short"},
+    {"role": "assistant", "content": "Hello."},
+    {"role": "user", "content": "[writer] Go."},
+    {"role": "user", "content": [{"type": "text", "text": "Now."}]},
+    {"role": "assistant", "content": "", "tool_calls": [{"id": "x", "function": {"name": "add", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "x", "content": " "},
+    {"role": "user", "content": "And?"},
+]
+
+
+def test_messages_take_the_form_that_a_server_demands() -> None:
+    request = replace(make_request(), messages=tuple(MESSAGES))
+    sent = request_body(request, Lessons(alternates=True, fills_messages=True))["messages"]
+    roles = ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "user"]
+    assert [message["role"] for message in sent] == roles
+    assert sent[3]["content"] == [{"type": "text", "text": "[writer] Go."}, {"type": "text", "text": "Now."}]
+    assert [sent[4]["content"], sent[5]["content"]] == [None, "(empty)"]
+    assert request_body(request, Lessons())["messages"] == MESSAGES
 
 
 FILE = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}}

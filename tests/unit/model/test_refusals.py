@@ -36,6 +36,9 @@ TOO_LONG = [
     "The input (140007 tokens) is longer than the model's context length (131072 tokens).",
     "This model's maximum prompt length is 131072 but the request contains 139000 tokens.",
     "Trying to keep the first 5000 tokens when context overflows. The model is loaded with context length of only 4096",
+    "context shift is disabled",
+    "Input tokens (40000) exceed model limit",
+    "total message token length exceed model limit",
 ]
 
 
@@ -93,10 +96,62 @@ def test_a_refusal_in_any_form_is_quoted(body: Any, code: str, quote: str) -> No
         (400, {"errors": [{"message": "API key not valid. Please pass a valid API key."}]}, "auth"),
         (400, "Invalid value at 'tools[0]'", "status"),
         (400, "max_tokens is too large: 5", "status"),
+        # RooCodeInc/Roo-Code#3883 and continuedev/continue#9662: a minute's quota, and a model without any
+        (
+            429,
+            "You exceeded your current quota.\n* Quota exceeded for metric: x, limit: 50\nPlease retry in 36s.",
+            "rate_limit",
+        ),
+        (
+            429,
+            "You exceeded your current quota.\n* Quota exceeded for metric: x, limit: 0\nPlease retry in 16s.",
+            "quota",
+        ),
+        (429, "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 41000.", "context_length"),
+        (429, "You have exceeded your monthly included credits for Inference Providers.", "quota"),
+        (429, {"error": {"code": "1113", "message": "余额不足或无可用资源包,请充值。"}}, "quota"),
+        (403, "Out of call volume quota. Quota will be replenished in 01:23:45.", "rate_limit"),
+        (498, "Flex tier capacity exceeded", "overloaded"),
+        (400, "API key expired. Please renew the API key.", "auth"),
+        (403, "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO", "content_filter"),
+        (0, {"base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}}, "content_filter"),
+        (400, "on-demand throughput is not supported. Retry with the ARN of an inference profile", "not_found"),
+        # ollama/ollama#13710, ggml-org/llama.cpp#24644: the model's slip, and no outage
+        (500, "error parsing tool call: raw='{\"a\":1', err=unexpected end of JSON input", "malformed_call"),
+        (500, "Failed to parse input at pos 1360: <tool_call>", "malformed_call"),
     ],
 )
 def test_the_words_of_a_server_decide_the_kind(status: int, body: Any, code: str) -> None:
     assert model_error(ServerFailure(status, body), make_request()).code == code
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        # continuedev/continue#10920, RooCodeInc/Roo-Code#6680: the delay is in the words alone
+        ("Rate limit reached: Limit 100000, Used 97050. Please try again in 9m38.016s. Need more tokens?", 578.016),
+        ({"error": {"code": 429, "message": "* Quota exceeded\nPlease retry in 16.614023621s."}}, 16.614023621),
+        ("Requests have exceeded token rate limit. Please retry after 26 seconds.", 26.0),
+        ("Rate limit reached. Please try again in 250ms.", 0.25),
+        ("Rate limit reached. Please try again in 1h2m3s.", 3723.0),
+        ("Please try again in a moment.", None),
+        ("Please try again in 5 minutes.", 300.0),
+        ("Your quota will reset after 26s.", 26.0),
+        ("Please retry in 5 attempts.", None),
+    ],
+)
+def test_a_delay_in_the_words_of_a_server_counts_as_a_retry_after(body: Any, seconds: float | None) -> None:
+    assert model_error(ServerFailure(429, body), make_request()).retry_after == seconds
+    assert model_error(ServerFailure(429, body, 2.0), make_request()).retry_after == 2.0
+
+
+@pytest.mark.parametrize(
+    ("error", "retryable"),
+    [({"code": 502, "message": "x"}, True), ({"type": "api_error"}, True), ({"code": 422}, False), ({}, False)],
+)
+def test_a_failure_of_the_server_within_a_stream_is_an_outage(error: dict[str, Any], retryable: bool) -> None:
+    """After the first text, where such a reply is not repeated here: the turn is."""
+    assert model_error(ServerFailure.within_stream({"error": error}), make_request()).retryable is retryable
 
 
 TOOLS = [{"type": "function", "function": {"name": "temperature", "strict": True, "parameters": {}}}]
@@ -114,6 +169,51 @@ def refused(words: str, param: str | None = None) -> dict[str, Any]:
 
 def extra(*loc: str | int) -> dict[str, Any]:
     return {"detail": [{"type": "extra_forbidden", "loc": ["body", *loc], "msg": "Extra inputs are not permitted"}]}
+
+
+TOOL_SCHEMAS = [
+    # MoonshotAI/kimi-cli#2531, router-for-me/CLIProxyAPI#97, containers/kubernetes-mcp-server#758,
+    # firecrawl/firecrawl#4512, ggml-org/llama.cpp#14227
+    "tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'x': no type>",
+    "Unknown name \"$schema\" at 'tools[0].function_declarations[0].parameters': Cannot find field.",
+    "JSON schema conversion failed:\nPattern must start with '^' and end with '$'",
+    "Failed to initialize samplers: failed to parse grammar",
+    'JSON schema conversion failed:\nUnrecognized schema: {"description": "x"}',
+    "`x` functionDeclaration `parameters.y` schema didn't specify the schema type field.",
+    "json: cannot unmarshal array into Go struct field .tools.function.parameters.properties.type of type string",
+    "Unsupported JSON schema fields: {'minItems', 'items'}",
+    "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
+]
+ALTERNATION = [
+    # vllm-project/vllm#6862, microsoft/autogen#1037
+    "After the optional system message, conversation roles must alternate user/assistant/user/assistant/...",
+    "deepseek-reasoner does not support successive user or assistant messages (messages[1] and messages[2])",
+    "After the (optional) system message(s), user or tool message(s) should alternate with assistant message(s).",
+    'messages: roles must alternate between "user" and "assistant", but found multiple "user" roles in a row',
+]
+EMPTY = [
+    # vercel/ai#14612, tashfeenahmed/freellmapi#165, Portkey-AI/gateway#995
+    "messages: text content blocks must be non-empty",
+    "assistant messages must include non-empty content or tool_calls",
+    "The content field in the Message object at messages.1 is empty. Add a ContentBlock object and try again.",
+    "Invalid request: the message at position 2 with role 'assistant' must not be empty",
+    "Assistant message must have either content or tool_calls, but not none.",
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "lesson"),
+    [
+        *((one, "schemas of tools") for one in TOOL_SCHEMAS),
+        *((one, "joins neighbouring messages") for one in ALTERNATION),
+        *((one, "no empty message") for one in EMPTY),
+    ],
+)
+def test_a_refusal_of_messages_or_tools_changes_their_form_once(words: str, lesson: str) -> None:
+    lessons, failure = Lessons(), ServerFailure(400, refused(words))
+    assert lesson in lessons.learn(failure, SENT | {"tools": TOOLS})
+    assert lessons.learn(failure, SENT | {"tools": TOOLS}) == ""
+    assert lessons.omittable == []
 
 
 @pytest.mark.parametrize(
@@ -152,6 +252,11 @@ def extra(*loc: str | int) -> dict[str, Any]:
             refused("This response_format type is unavailable now"),
             "'response_format'",
         ),
+        (  # as Gemini's endpoint refuses it beside tools: openai/openai-agents-python#656
+            {"response_format": {"type": "json_schema"}},
+            refused("Function calling with a response mime type: 'application/json' is unsupported"),
+            "'response_format'",
+        ),
         ({"temperature": 0.5}, refused("invalid temperature: only 1 is allowed for this model"), "'temperature'"),
         ({"tool_choice": "required"}, refused("Thinking may not be enabled when tool_choice forces"), "'tool_choice'"),
         ({"reasoning": {"effort": "low"}}, refused("'reasoning.effort' is not supported"), "'reasoning'"),
@@ -179,7 +284,7 @@ def extra(*loc: str | int) -> dict[str, Any]:
         (
             {"tools": TOOLS, "temperature": 0.5},
             refused("Invalid schema for function 'temperature': not supported", "tools[0].function.parameters"),
-            "",
+            "schemas of tools",
         ),
         ({"stop": ["x"], "user": "u"}, refused("Unexpected role: conversation must not stop with role user"), ""),
         ({"user": "u"}, refused("Invalid value: 'user'. Unsupported sequence", "messages[2].role"), ""),
