@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from roboco.ports.leases import TurnClaim
 from roboco.ports.task_store import Phase
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
@@ -19,21 +18,6 @@ def turn_task(task: TaskUnderTest) -> TaskUnderTest:
     task.create(3)
     task.record_decision()
     return task
-
-
-def test_one_of_many_claims_of_a_turn_wins(redis_task: TaskOnRedis) -> None:
-    redis_task.create()
-    redis_task.record_decision()
-    barrier = threading.Barrier(8)
-    assignment = redis_task.turn_assignment()
-
-    def claim(number: int) -> TurnClaim | None:
-        barrier.wait()
-        return redis_task.leases.claim_turn(assignment, str(number), 1)
-
-    with ThreadPoolExecutor(8) as pool:
-        [winner] = filter(None, pool.map(claim, range(8)))
-    assert redis_task.leases.renew_turn(winner)
 
 
 def test_a_chunk_renews_the_lease(turn_task: TaskUnderTest) -> None:

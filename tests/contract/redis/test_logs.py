@@ -5,7 +5,6 @@ from typing import Any
 
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.ports.logs import LogTrim
-from roboco.ports.task_store import Phase
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
 from tests.contract.samples import NOON, TASK, status_event
@@ -21,22 +20,6 @@ def trim_of(
     first = now.logs.first_event if first is None else first
     removed = sum(len(message) for message in list(task.logs.events(TASK, 0))[: keep_from - first])
     return LogTrim(generation or now.logs.generation, first, archived, keep_from, removed)
-
-
-def test_a_trim_removes_archived_events(task: TaskUnderTest) -> None:
-    task.create(1, *[status_event(str(number)) for number in range(1, 8)])
-    trim = trim_of(task, 5, 4)
-    assert task.logs.trim(TASK, trim)
-    assert task.logs.trim(TASK, trim)
-    assert [seq for seq, _, _ in task.event_log()] == [4, 5, 6, 7]
-    assert list(task.logs.events(TASK, 0)) == list(task.logs.events(TASK, 3))
-    now = task.snapshot
-    assert (now.logs.events, now.logs.first_event, now.logs.archived_event) == (7, 4, 5)
-    assert now.logs.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
-    task.record_decision(Phase.TURN, status_event("8"))
-    assert task.logs.trim(TASK, trim_of(task, 8, 8))
-    assert task.event_log() == [(8, 0, "8")]
-    assert task.snapshot.logs.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
 
 
 def test_a_trim_that_is_late_or_removes_too_much_changes_nothing(task: TaskUnderTest) -> None:

@@ -1,6 +1,5 @@
 """The task store on Redis: what the state machine does not see, such as the bytes and the lives of keys."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,70 +21,6 @@ from tests.support.memory_ports import task_store as memory_task_store
 
 TURN = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer")
 RESULT = ToolOutcome(result=ToolResult(tool_call_id="tc_1", result={"a": [1, "ü"]}))
-
-
-def test_the_store_keeps_the_newest_steps(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_task_store, "MAX_TAIL_STEPS", 5)
-    redis_task.create(8)
-    assert list(redis_task.snapshot.steps.tail) == redis_task.steps[-5:]
-    for _ in range(3):
-        redis_task.record_decision()
-        assert redis_task.commit()
-    assert list(redis_task.snapshot.steps.tail) == redis_task.steps[-5:]
-    assert redis_task.snapshot.steps.first == redis_task.steps[0]
-
-
-def test_a_decision_is_refused_if_it_has_not_seen_a_new_item(task: TaskUnderTest) -> None:
-    task.create()
-    task.inbox.add(TASK, ["one", "two"])
-    before = task.snapshot
-    late, complete = (
-        replace(TURN, seen_item_ids=frozenset({"one"})),
-        replace(TURN, seen_item_ids=frozenset({"one", "two", "gone"})),
-    )
-    assert task.store.record_decision(TASK, before.position.epoch, late, [status_event("void")]) is None
-    assert task.snapshot == before
-    assert (
-        task.store.record_decision(TASK, before.position.epoch, complete, [status_event("a")])
-        == task.snapshot.position.epoch
-    )
-    task.inbox.remove(TASK, "one")
-    task.inbox.add(TASK, ["three"])
-    assert task.store.record_decision(TASK, task.snapshot.position.epoch, complete, [status_event("void")]) is None, (
-        "the number of items is the same, but one is another item"
-    )
-    task.inbox.remove(TASK, "three")
-    assert (
-        task.store.record_decision(TASK, task.snapshot.position.epoch, complete, [status_event("b")])
-        == task.snapshot.position.epoch
-    )
-    assert (
-        task.store.record_decision(
-            TASK, task.snapshot.position.epoch, replace(TURN, seen_item_ids=frozenset()), [status_event("void")]
-        )
-        is None
-    )
-    assert (
-        task.store.record_decision(TASK, task.snapshot.position.epoch, TURN, [status_event("c")])
-        == task.snapshot.position.epoch
-    )
-    assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
-
-
-def test_a_second_commit_of_a_step_publishes_nothing(task: TaskUnderTest) -> None:
-    task.create()
-    task.record_decision()
-    epoch = task.snapshot.position.epoch
-    assert task.commit(status_event("a"))
-    task.record_decision()
-    assert task.commit(status_event("b"))
-    before = task.snapshot
-    for seq in (1, 2):
-        for fence in (epoch, before.position.epoch):
-            step, state = task.steps[seq], fold(task.steps[: seq + 1])
-            assert task.store.commit(TASK, fence, Commit(step, state, [status_event("late")]))
-    assert task.snapshot == before
-    assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(8, [4, 5, 6, 7, 8, 9, 10, 11]), (7, [])])

@@ -28,7 +28,7 @@ from tests.support.memory_ports.objects import MemoryObjects
 from tests.support.stack import s3_environment
 
 WRITER_COUNT = 8
-ROUND_COUNT = 8
+ROUND_COUNT = 5
 OUTSIDE_PATHS = ["/etc/x", "..", "../x", "a/..", "a/../../x", "a/../b"]
 
 

@@ -23,37 +23,8 @@ from tests.contract.samples import TASK, make_chain, step_after
 from tests.contract.workspace.history_checks import append_steps, assert_history
 from tests.support.stack import until
 
-POSITION_COUNT = 30
+POSITION_COUNT = 15
 HISTORY = history_path(TASK)
-
-
-def test_a_history_starts_with_the_lines_of_another_one(histories: Histories) -> None:
-    steps = append_steps(histories, 5)
-    lines = list(histories.lines(TASK))
-    for kept in (lines[:3], lines[:3], lines[:2]):
-        assert histories.create("fork", kept), "the same lines again, and fewer lines"
-    assert list(histories.read("fork")) == steps[:3]
-    other = step_after(steps[:3], "another way")
-    assert histories.append("fork", other) == other
-    assert histories.create("fork", lines[:3]), "it has more steps, and starts with these lines"
-    assert not histories.create("fork", lines[:4])
-    assert list(histories.read("fork")) == [*steps[:3], other]
-    histories.compact("fork")
-    assert list(histories.read("fork")) == [*steps[:3], other]
-    assert_history(histories, steps)
-
-
-@pytest.mark.parametrize("compacted", [False, True])
-def test_an_append_at_a_taken_position_returns_the_stored_step(histories: Histories, compacted: bool) -> None:
-    steps = append_steps(histories, 4)
-    if compacted:
-        histories.compact(TASK)
-    for seq, step in enumerate(steps):
-        other = step_after(steps[:seq], "another worker's")
-        assert other != step
-        assert histories.append(TASK, other) == step
-        assert histories.append(TASK, step) == step, "the first reply was lost"
-    assert_history(histories, steps)
 
 
 @pytest.mark.parametrize(("writers", "in_step"), [(8, False), (2, True)])
@@ -83,7 +54,7 @@ class Writer:
     """A thread that writes a history; its first `committed` steps are stored."""
 
     def __init__(self, histories: Histories) -> None:
-        self.steps = make_chain(30)
+        self.steps = make_chain(20)
         self.committed = 0
         self.done = threading.Event()
         self._histories = histories

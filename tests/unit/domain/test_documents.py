@@ -10,10 +10,6 @@ from roboco.domain.history.part import (
     Artifact,
     ArtifactPart,
     TextPart,
-    ToolCall,
-    ToolCallPart,
-    ToolResult,
-    ToolResultPart,
 )
 from roboco.domain.history.step import TaskStep, parse_step, verify_chain
 from roboco.domain.session.session import SessionToolUse
@@ -39,24 +35,6 @@ def test_task_step_is_read_and_constructed_by_the_names_of_each_document(given: 
     assert step == TaskStep.model_validate(whole)
     assert (step.id, step.step_id) == ("step_1", "step_1")
     assert step.timestamp == step.created_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
-def test_task_step_of_example_parts_is_sealed_stored_and_verified() -> None:
-    call = ToolCall(tool_name="web_search", args={"query": "celery"})
-    step = TaskStep(
-        agent_name="writer",
-        parts=(
-            TextPart(text="I search."),
-            ToolCallPart(tool_call=call),
-            ToolResultPart(tool_result=ToolResult(tool_call_id=call.id, result="", error="no network")),
-            ArtifactPart(artifact=Artifact(uri="file://artifacts/main.py", mime_type="text/x-python")),
-        ),
-    ).sealed("")
-    line = step.line()
-    assert verify_chain([line]) == 1
-    assert parse_step(line) == step
-    assert parse_step(line).line() == line
-    assert step.calls[0].id == call.id
 
 
 @pytest.mark.parametrize("missing", ["step_id", "created_at"])

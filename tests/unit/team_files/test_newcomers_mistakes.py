@@ -165,8 +165,8 @@ def test_a_mistake_in_a_module_of_tools_is_named_and_takes_no_other_tool_away(
     assert [expected in mistake for mistake in mistakes] == [True] * bool(expected)
 
 
-def test_a_hundred_thousand_unknown_fields_are_compared_with_few_names() -> None:
-    data = {"name": "desk", "agents": [{"name": "one", "prompt": "hi"} | {f"promt{n}": 1 for n in range(50_000)}]}
+def test_of_many_unknown_fields_a_hundred_are_compared_with_names() -> None:
+    data = {"name": "desk", "agents": [{"name": "one", "prompt": "hi"} | {f"promt{n}": 1 for n in range(2_000)}]}
     with pytest.raises(InvalidTeam) as raised:
         parse_team(data)
     assert sum("did you mean" in mistake for mistake in raised.value.mistakes) == 100

@@ -115,7 +115,7 @@ def test_artifact_read_parses_a_document_once_for_many_parts(monkeypatch: pytest
     monkeypatch.setattr(documents, "WINDOW", 50)
     monkeypatch.setattr(documents, "MAX_WINDOWS", 2)
     monkeypatch.setattr(documents, "_WINDOWS", {})
-    words = " ".join(f"word{number}" for number in range(40))
+    words = " ".join(f"word{number}" for number in range(24))
     data = f"<p>{words}</p>".encode()
     found, more = "", True
     while more:

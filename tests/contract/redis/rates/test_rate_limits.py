@@ -1,7 +1,6 @@
 """Rate limits: no time window holds more than the provider allows, and waiting tickets keep their order."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -158,15 +157,6 @@ def test_the_cost_of_a_reservation_does_not_grow_with_the_waiting_tickets(redis_
     for number in range(100):
         wait_of(redis_task.rates, OPERATOR_LIMITED, make_ticket(f"t{number}", f"tenant{number}"), 10)
     assert commands("y") <= few + 5
-
-
-def test_concurrent_reservations_stay_within_the_limit(redis_task: TaskOnRedis) -> None:
-    """The reservations without a wait hold no more than the tokens of one window."""
-    with ThreadPoolExecutor(16) as pool:
-        waits = list(
-            pool.map(lambda number: wait_of(redis_task.rates, TOKEN_LIMITED, make_ticket(f"t{number}"), 30), range(40))
-        )
-    assert len([wait for wait in waits if wait == 0]) == 3
 
 
 def test_tasks_wait_for_a_model_until_they_are_removed(task: TaskUnderTest) -> None:

@@ -170,10 +170,13 @@ def test_hits_are_ranked_by_words_if_the_server_fails(
 
 
 def test_a_text_that_the_server_refuses_keeps_no_other_from_its_vector(
-    endpoint: EmbeddingsServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    endpoint: EmbeddingsServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(memory_index, "EMBEDDING_SECONDS", 60.0)
     endpoint.answer = lambda texts: (400, {}) if any("poison" in text for text in texts) else embeddings_of(texts)
-    index = index_of(tmp_path, embedder_of(endpoint), "Ocean waves", "poison", *["Lunch"] * 100, "The payment")
+    index = index_of(
+        tmp_path, embedder_of(endpoint, timeout=60.0), "Ocean waves", "poison", *["Lunch"] * 100, "The payment"
+    )
     for query, seq in (("sailing", 0), ("invoice", 102), ("poison lunch", 1)):
         found = index.search(TASK, query, 1)
         assert (seqs(found), bool(found.note)) == ([seq], "poison" in query)
