@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plugin that deselects slow tests unless `--slow` is given."""
     config.pluginmanager.register(selection.Selection(config))
+    gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,6 +39,7 @@ def pytest_collection_finish() -> None:
     """Exempt imported modules and collected tests from garbage collection, since they stay until the end."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -47,9 +47,11 @@ class Selection:
         """Keep the chosen items."""
         if self._chosen == "all":
             return
-        kept = [item for item in items if _part_of(item) == self._chosen]
-        self._config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-        self._left_out = len(items) - len(kept)
+        kept, left_out = [], []
+        for item in items:
+            (kept if _part_of(item) == self._chosen else left_out).append(item)
+        self._config.hook.pytest_deselected(items=left_out)
+        self._left_out = len(left_out)
         items[:] = kept
 
     @pytest.hookimpl(optionalhook=True)
