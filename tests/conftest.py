@@ -12,6 +12,7 @@ from roboco.local.process import Server
 from roboco.local.seaweed import S3Server, find_weed, start_seaweed
 from roboco.local.valkey import ValkeyServer, find_server, start_valkey
 from tests.support import selection
+from tests.support.gateway_openai import write_teams
 from tests.support.journeys import answer
 from tests.support.stack import LONG_LEASE, Stack, s3_environment
 
@@ -85,8 +86,9 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def stack_of_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Yield three real workers that stay until the test process ends."""
-    with Stack(tmp_path_factory.mktemp("stack"), lease_seconds=LONG_LEASE) as started:
+    """Yield three real workers that stay until the test process ends, with the teams for OpenAI's clients."""
+    folder = tmp_path_factory.mktemp("stack")
+    with Stack(folder, lease_seconds=LONG_LEASE, teams_dir=write_teams(folder / "teams")) as started:
         yield started
 
 
