@@ -59,7 +59,7 @@ class Selection:
         """Keep the chosen items."""
         if self._chosen == "all":
             return
-        kept, left_out = [], []
+        kept, left_out = list[pytest.Item](), list[pytest.Item]()
         for item in items:
             (kept if _part_of(item) == self._chosen else left_out).append(item)
         self._config.hook.pytest_deselected(items=left_out)
