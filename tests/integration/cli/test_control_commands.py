@@ -155,6 +155,7 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.wait_for_text("on and ")
         terminal.type_text("\x03")
         terminal.wait_for_text("your message (Enter sends it")
+        terminal.wait_for_text("> ")  # keys are echoed from here on
         terminal.type_text("be brief\n")
         terminal.wait_for_text("(interrupted)")
         terminal.wait_for_text("be brief")

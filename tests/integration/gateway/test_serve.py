@@ -40,7 +40,7 @@ class Served:
 
     def send(self, text: str) -> socket.socket:
         """Send the bytes of a request, and return the connection."""
-        connection = socket.create_connection(("127.0.0.1", self.port), 20)
+        connection = socket.create_connection(("127.0.0.1", self.port), 20 * BUSY_FACTOR)
         connection.sendall(text.encode())
         return connection
 
