@@ -80,7 +80,7 @@ def test_commands_that_inspect_a_task_need_no_servers(
     assert {name: whole["summary"][name] for name in entry} == entry
     assert [step["agent_name"] for step in whole["steps"]] == ["user", "writer", "tool_executor", "writer", "critic"]
     assert json.loads(shell.call("verify", "poem", "--json")) == {"intact": True, "steps": 5, "unfinished_line": False}
-    shown = shell.run("show", "poem")
+    shown = shell.call("show", "poem")
     assert "\x1b" not in shown
     for text in ("write a poem", "→ add(a=19, b=23)", "← add", "bright31m the sum is 42", "a fine text", "completed"):
         assert text in shown
