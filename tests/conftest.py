@@ -12,6 +12,7 @@ from roboco.local.process import Server
 from roboco.local.seaweed import S3Server, find_weed, start_seaweed
 from roboco.local.valkey import ValkeyServer, find_server, start_valkey
 from tests.support import selection
+from tests.support.gateway_openai import write_teams
 from tests.support.journeys import answer
 from tests.support.stack import LONG_LEASE, Stack, s3_environment
 
@@ -27,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plugin that deselects slow tests unless `--slow` is given."""
     config.pluginmanager.register(selection.Selection(config))
+    gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,6 +40,7 @@ def pytest_collection_finish() -> None:
     """Exempt imported modules and collected tests from garbage collection, since they stay until the end."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -83,8 +86,9 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def stack_of_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Yield three real workers that stay until the test process ends."""
-    with Stack(tmp_path_factory.mktemp("stack"), lease_seconds=LONG_LEASE) as started:
+    """Yield three real workers that stay until the test process ends, with the teams for OpenAI's clients."""
+    folder = tmp_path_factory.mktemp("stack")
+    with Stack(folder, lease_seconds=LONG_LEASE, teams_dir=write_teams(folder / "teams")) as started:
         yield started
 
 

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.browser.axe import assert_accessible
-from tests.support.browser.chromium import SCHEMES, Scheme, save_picture
+from tests.support.browser.chromium import Scheme, save_picture
 from tests.support.browser.fixtures import OpenContext
 from tests.support.browser.hostile import HOSTILE_TITLE
 from tests.support.browser.page import (
@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
 SLOW = "150 words every 20 ms"
 """A reply of three seconds, in which a test can kill something."""
+ACCESSIBLE = ("approval", "client", "delegation", "hostile", "map", "typed", "markdown")
+"""Teams whose pages have each kind of element."""
 SLOWER = "600 words every 20 ms"
 """A reply of twelve seconds, during which a page must show the running task."""
 
@@ -49,8 +51,15 @@ def test_the_page_of_a_task_equals_its_history(
     save_picture(page, f"task-{team}-{scheme}-{width}")
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("team", ["approval", "client", "delegation", "hostile", "map", "markdown", "typed"])
+@pytest.mark.parametrize(
+    ("team", "scheme"),
+    [
+        *((team, "light") for team in ACCESSIBLE),
+        ("approval", "dark"),
+        ("markdown", "dark"),
+        *(pytest.param(team, "dark", marks=pytest.mark.nightly) for team in ACCESSIBLE[1:-1]),
+    ],
+)
 def test_the_page_of_a_task_is_accessible(web: WebStack, open_watched: OpenContext, team: str, scheme: Scheme) -> None:
     task = run_example(web, team)
     page = open_watched(scheme=scheme).page

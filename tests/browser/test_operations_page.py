@@ -172,8 +172,7 @@ def test_a_bulk_control_goes_on_after_an_error_and_shows_what_failed(web: WebSta
         task.stop()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", HEIGHTS)
+@pytest.mark.parametrize(("scheme", "width"), list(zip(SCHEMES, HEIGHTS, strict=True)))
 def test_operations_are_accessible(web: WebStack, open_watched: OpenContext, scheme: Scheme, width: int) -> None:
     example(web, "line")
     page = open_watched(scheme=scheme, width=width).page

@@ -1,6 +1,7 @@
 """deploy/kubernetes: each object matches the schemas of Kubernetes or KEDA, and names objects that exist."""
 
 import ipaddress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ VERSIONS = ("1.34", "1.37")
 """The oldest supported version and the newest one. The sandbox needs 1.36."""
 
 
+@cache
 def objects(folder: str) -> list[dict[str, Any]]:
     """Return the objects of the files in a folder."""
     paths = sorted((FOLDER / folder).glob("*.yaml"))

@@ -119,6 +119,7 @@ def _answers(url: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 def test_requests_reach_both_gateways_and_survive_the_end_of_one(tmp_path: Path, valkey: ValkeyServer) -> None:
     with ExitStack() as exits:

@@ -121,6 +121,7 @@ def test_examples_pass_mypy_strict_from_a_wheel(installed: Path, examples: Path,
     assert mypy_strict(installed, examples, cache) == EXPECTED_ERRORS
 
 
+@pytest.mark.nightly
 def test_examples_pass_mypy_strict_from_an_editable_install(examples: Path, cache: Path, tmp_path: Path) -> None:
     place = run(sys.executable, "-c", "import roboco; print(roboco.__path__[0])", cwd=tmp_path)
     assert Path(place.strip()) == ROOT / "roboco"

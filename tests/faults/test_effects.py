@@ -108,8 +108,8 @@ def test_a_user_resolves_an_unknown_outcome(stack: Stack, way: str, tmp_path: Pa
                 producer.send_task("roboco.resolve", kwargs=arguments, queue="roboco.coordinator")
         case _:
             shell = Shell(tmp_path, stack.environment)
-            assert call_id in shell.run("show", task.task_id)
-            shell.run("resolve", task.task_id, call_id, "--happened", "--result", '"there"')
+            assert call_id in shell.call("show", task.task_id)
+            shell.call("resolve", task.task_id, call_id, "--happened", "--result", '"there"')
     until(
         lambda: task.summary().status != "approval", 20, "the resolution is applied"
     )  # its step is stored before that

@@ -1,6 +1,5 @@
 """Work that always kills its worker: a limited number of attempts, a dead letter, and its requeue by an operator."""
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -91,9 +90,9 @@ def test_a_submission_that_kills_its_worker_can_be_requeued(tmp_path: Path) -> N
         stack.workers["submit"].process.wait()
         stack.start("submit", modules="tests.support.crashing_workers", DEADLY_NO_MORE="1")
         shell = Shell(tmp_path, stack.environment)
-        listed = json.loads(shell.run("dead-letters", "list", "--json"))
+        listed = shell.call_json("dead-letters", "list", "--json")
         assert [one["letter_id"] for one in listed] == [letter.letter_id]
-        assert "is sent again (roboco.submit)" in shell.run("dead-letters", "requeue", letter.letter_id)
+        assert "is sent again (roboco.submit)" in shell.call("dead-letters", "requeue", letter.letter_id)
         until(lambda: not stack.orchestrator.operator.dead_letters(), 60, "the letter is gone")
         until(lambda: list(stack.orchestrator.tasks()), 60, "the task is there")
         assert stack.orchestrator.task("DEADLY").result(60).status == "completed"

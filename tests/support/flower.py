@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -12,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco.cli.stack.dev_stack import FLOWER_COLUMNS
-from roboco.local.process import free_port, start_server
+from roboco.local.process import free_port
+from tests.support import forked
 from tests.support.stack import ROOT, Stack, until
 
 _USER = "watcher:only-for-tests"
@@ -44,20 +44,11 @@ class Flower:
 def flower(stack: Stack, password: bool = True, **environment: str) -> Iterator[Flower]:
     """Run Flower beside the stack. The block starts once Flower shows all workers."""
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "celery",
-        "-A",
-        "roboco.workers.watcher",
-        "flower",
-        "--address=127.0.0.1",
-        f"--port={port}",
-    ]
+    arguments = ["-A", "roboco.workers.watcher", "flower", "--address=127.0.0.1", f"--port={port}"]
     env = stack.environment | ({"FLOWER_BASIC_AUTH": _USER} if password else {}) | environment
-    server = start_server(
+    server = forked.start(
         "flower",
-        [*command, f"--conf={os.devnull}", f"--tasks_columns={FLOWER_COLUMNS}"],
+        [*arguments, f"--conf={os.devnull}", f"--tasks_columns={FLOWER_COLUMNS}"],
         env=env,
         log=stack.folder / "flower.log",
         cwd=ROOT,

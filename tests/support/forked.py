@@ -1,31 +1,50 @@
-"""Workers forked from a process with all imports done, since tests start hundreds of workers.
+"""Workers and gateways forked from a process with all imports done, since tests start hundreds of them.
 
-From its arguments on, a forked worker runs as `celery -A MODULE worker` does. The benchmarks, the tests of the command
-line and those of `deploy/` start the command itself.
+From its arguments on, a forked worker runs as `celery -A MODULE worker` does, and a gateway as its command. The
+benchmarks, the tests of the command line and those of `deploy/` start the command itself.
 """
 
 import atexit
 import ctypes
 import multiprocessing
 import os
+import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
+import uvicorn
 from celery.__main__ import main as celery
 
+from roboco.cli.main import main as roboco
 from roboco.local.process import Server
 
+
+def _python() -> None:
+    """Run the script that the arguments name, as the interpreter does."""
+    sys.argv = sys.argv[1:]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+PROGRAMS: Mapping[str, Callable[[], object]] = {
+    "celery": celery,
+    "python": _python,
+    "roboco": roboco,
+    "uvicorn": uvicorn.main,
+}
 IMPORTED = (
     "celery.bin.celery",
     "celery.concurrency.prefork",
     "celery.concurrency.thread",
     "roboco.broker.consumer",
+    "roboco.cli.gateway.serve",
+    "roboco.gateway.app",
     "roboco.model.openai_model",
     "roboco.workers.compose_app",
 )
@@ -56,13 +75,25 @@ class Forked(subprocess.Popen[bytes]):
                 os.kill(self.pid, sig)
 
 
-def start(name: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path) -> Server:
-    """Start `python -m celery` with these arguments, as `roboco.local.process.start_server` would."""
+def start(
+    name: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path, program: str = "celery"
+) -> Server:
+    """Start one of PROGRAMS with these arguments, as `roboco.local.process.start_server` would."""
     process = _context().Process(
-        target=_run, args=(tuple(arguments), dict(env), log, cwd), name="MainProcess", daemon=True
+        target=_run, args=(program, tuple(arguments), dict(env), log, cwd), name="MainProcess", daemon=True
     )
     process.start()
     return Server(name, Forked(process), log)
+
+
+def run_script(script: Path, *arguments: str, env: Mapping[str, str]) -> str:
+    """Run a program of Python in its folder, and return what it prints."""
+    log = script.with_suffix(".printed")
+    log.unlink(missing_ok=True)
+    started = start(script.name, [str(script), *arguments], program="python", env=env, log=log, cwd=script.parent)
+    code = started.process.wait(180)
+    assert code == 0, log.read_text()
+    return log.read_text()
 
 
 @cache
@@ -72,8 +103,8 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _run(arguments: Sequence[str], env: dict[str, str], log: Path, cwd: Path) -> None:
-    """Set the child up as the command's process, and run Celery."""
+def _run(program: str, arguments: Sequence[str], env: dict[str, str], log: Path, cwd: Path) -> None:
+    """Set the child up as the command's process, and run the program."""
     os.setsid()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
@@ -84,10 +115,10 @@ def _run(arguments: Sequence[str], env: dict[str, str], log: Path, cwd: Path) ->
     os.environ.clear()
     os.environ.update(env)
     sys.path[:0] = [str(cwd), *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
-    sys.argv = ["celery", *arguments]
+    sys.argv = [program, *arguments]
     unknown = set(IMPORTED) - sys.modules.keys()  # the fork server ignores modules that it cannot import
     assert not unknown, f"not imported: {unknown}"
     try:
-        celery()
+        PROGRAMS[program]()
     finally:
         atexit._run_exitfuncs()

@@ -1,7 +1,6 @@
 """A gateway in its own process before the workers of a stack, with teams for OpenAI's clients."""
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from urllib.request import urlopen
 from openai import OpenAI
 
 from roboco.lab.servers.chat_protocol import content_text
-from roboco.local.process import Server, free_port, start_server, wait_ready
+from roboco.local.process import Server, free_port, wait_ready
+from tests.support import forked
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import ROOT, Stack
 
@@ -128,10 +128,10 @@ class GatewayProcess:
 def openai_gateway(stack: Stack, port: int = 0, **environment: str) -> Iterator[GatewayProcess]:
     """Run a gateway before the stack, without authentication."""
     port = port or free_port()
-    command = [sys.executable, "-m", "uvicorn", "roboco.gateway.app:create_app", "--factory", "--port", str(port)]
+    arguments = ["roboco.gateway.app:create_app", "--factory", "--port", str(port), "--timeout-graceful-shutdown", "2"]
     variables = stack.environment | {"ROBOCO_GATEWAY_AUTHENTICATION": "false"} | environment
     log = stack.folder / f"gateway-{port}.log"
-    server = start_server("gateway", [*command, "--timeout-graceful-shutdown", "2"], env=variables, log=log, cwd=ROOT)
+    server = forked.start("gateway", arguments, program="uvicorn", env=variables, log=log, cwd=ROOT)
     try:
         wait_ready(server, lambda: _responds(port), 180)
         yield GatewayProcess(stack, server, port)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
@@ -13,7 +12,8 @@ import httpx2
 
 from roboco import Task
 from roboco.gateway.streams.form import Form, ServerSentEvents
-from roboco.local.process import Server, free_port, start_server, wait_ready
+from roboco.local.process import Server, free_port, wait_ready
+from tests.support import forked
 from tests.support.gateway_streams import Frame, frames_of, place_after, shown
 from tests.support.stack import ROOT, Stack
 
@@ -44,9 +44,9 @@ class GatewayProcess:
 
     def start(self) -> Server:
         """Start the process, and wait until it takes requests."""
-        command = [sys.executable, "-m", "roboco.cli.main", "serve", "--port", str(self.port)]
         variables = self._stack.environment | {"ROBOCO_GATEWAY_AUTHENTICATION": "false"} | self._settings
-        self.server = start_server("gateway", command, env=variables, log=self.log, cwd=ROOT)
+        arguments = ["serve", "--port", str(self.port)]
+        self.server = forked.start("gateway", arguments, program="roboco", env=variables, log=self.log, cwd=ROOT)
         wait_ready(self.server, self.lives, 180)
         return self.server
 

@@ -6,6 +6,8 @@ Under pytest-xdist the worker processes collect and the controller reports. The 
 `workerinput`; the number of tests left out travels back in `workeroutput`.
 """
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,9 @@ in_parts = pytest.mark.parametrize(
     "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
 )
 """Divides the calls at which a test causes a fault: every fifth one is in every run, the others are nightly."""
+QUICK_FOLDERS = ("contract", "unit")
+"""The folders of which a file without a word of MARKS has only fast tests, since their fixtures have no mark."""
+MARKS = re.compile(r"\b(slow|nightly|in_parts)\b")
 SLOW_FOLDER = "faults"
 """The folder in which every test is slow: it kills workers, loses a server, or enumerates every failure of a run."""
 
@@ -43,13 +48,22 @@ class Selection:
         named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
         self._chosen = given or ("all" if named else "fast")
 
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Import no file without a slow test if only slow ones were chosen: it is most of a collection."""
+        if self._chosen not in ("slow", "nightly") or collection_path.suffix != ".py":
+            return None
+        quick = any(folder in collection_path.parts for folder in QUICK_FOLDERS)
+        return True if quick and not MARKS.search(collection_path.read_text()) else None
+
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the chosen items."""
         if self._chosen == "all":
             return
-        kept = [item for item in items if _part_of(item) == self._chosen]
-        self._config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-        self._left_out = len(items) - len(kept)
+        kept, left_out = list[pytest.Item](), list[pytest.Item]()
+        for item in items:
+            (kept if _part_of(item) == self._chosen else left_out).append(item)
+        self._config.hook.pytest_deselected(items=left_out)
+        self._left_out = len(left_out)
         items[:] = kept
 
     @pytest.hookimpl(optionalhook=True)

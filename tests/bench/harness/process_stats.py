@@ -63,17 +63,6 @@ class ProcessMeter:
         """Return the kernel's CPU clock of the process, with all threads: finer than the ticks of /proc."""
         return time.clock_gettime((~self.pid << 3) | 2)
 
-    @property
-    def memory_mb(self) -> float:
-        """The resident memory in MB."""
-        return resident_kb(self.pid) * 1024 / 1e6
-
-
-def resident_kb(pid: int) -> float:
-    """Return the resident memory of a process. Raise OSError if it has ended."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1024
-
 
 def cpu_with_children(pid: int) -> float:
     """Return the CPU seconds of a process and of all its descendants."""

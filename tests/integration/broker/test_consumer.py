@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from redis.exceptions import ConnectionError as Unreachable
 from roboco.broker.app import app_settings, create_app
 from roboco.broker.names import AGENTS_QUEUE, TURN_TASK
 from roboco.local.process import free_port
+from tests.support import forked
 from tests.support.events import capture_events
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]
@@ -64,15 +64,17 @@ class ConsumerStack:
         return any("b" in client["flags"] and int(client["idle"]) == 0 for client in asking)
 
     def start_worker(self, pool: str, keys: str = "", **settings: Any) -> subprocess.Popen[bytes]:
-        app = "tests.integration.broker.consumer_app"
-        return self._start(
-            *(sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel", "INFO"),
-            CONSUMER_APP_BROKER=self.url,
-            CONSUMER_APP_FOLDER=str(self.folder),
-            CONSUMER_APP_POOL=pool,
-            CONSUMER_APP_KEYS=keys,
-            CONSUMER_APP_SETTINGS=json.dumps(settings),
-        )
+        variables = {
+            "CONSUMER_APP_BROKER": self.url,
+            "CONSUMER_APP_FOLDER": str(self.folder),
+            "CONSUMER_APP_POOL": pool,
+            "CONSUMER_APP_KEYS": keys,
+            "CONSUMER_APP_SETTINGS": json.dumps(settings),
+        }
+        arguments = ["-A", "tests.integration.broker.consumer_app", "worker", "--loglevel", "INFO"]
+        worker = forked.start("consumer", arguments, env=os.environ | variables, log=self.folder / "log", cwd=ROOT)
+        self.processes.append(worker.process)
+        return worker.process
 
     def push(self, headers: dict[str, Any], body: bytes = b'[["x"], {}, {}]', **message: Any) -> None:
         """Push a message to the queue, as a producer in any language does."""
@@ -109,12 +111,9 @@ class ConsumerStack:
                 os.killpg(process.pid, signal.SIGKILL)  # ends the processes of its pool too
                 process.wait()
 
-    def _start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
-        everything = os.environ | environment
+    def _start(self, *command: str) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen(
-                command, cwd=ROOT, env=everything, stdout=log, stderr=log, start_new_session=True
-            )
+            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
         self.processes.append(process)
         return process
 

@@ -25,6 +25,11 @@ ERRORS = (
 )
 
 
+def _name_of(value: str | float) -> str:
+    """Return the kind of an error, or how long it lasts."""
+    return value.split()[0] if isinstance(value, str) else f"{value / LEASE:g} leases"
+
+
 @pytest.fixture(scope="module")
 def proxies() -> dict[str, RefusingRedis]:
     """The proxies of the running stack, before its state and before its broker."""
@@ -51,8 +56,9 @@ def answer_slowly(request: Request) -> Reply:
     return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=0.1)
 
 
-@pytest.mark.parametrize("seconds", [LEASE / 2, 2 * LEASE], ids=["less than a lease", "more than a lease"])
-@pytest.mark.parametrize("error", ERRORS, ids=lambda text: text.split()[0])
+@pytest.mark.parametrize(
+    ("error", "seconds"), [(ERRORS[0], LEASE / 2), *((error, 2 * LEASE) for error in ERRORS)], ids=_name_of
+)
 @pytest.mark.parametrize("server", ["state", "broker"])
 def test_work_waits_for_a_server_that_refuses_every_command(
     stack: Stack, proxies: dict[str, RefusingRedis], server: str, error: str, seconds: float

@@ -80,7 +80,7 @@ def test_commands_that_inspect_a_task_need_no_servers(
     assert {name: whole["summary"][name] for name in entry} == entry
     assert [step["agent_name"] for step in whole["steps"]] == ["user", "writer", "tool_executor", "writer", "critic"]
     assert json.loads(shell.call("verify", "poem", "--json")) == {"intact": True, "steps": 5, "unfinished_line": False}
-    shown = shell.run("show", "poem")
+    shown = shell.call("show", "poem")
     assert "\x1b" not in shown
     for text in ("write a poem", "→ add(a=19, b=23)", "← add", "bright31m the sum is 42", "a fine text", "completed"):
         assert text in shown
@@ -129,6 +129,7 @@ def test_ctrl_c_stops_the_task(shell: Shell) -> None:
     assert summary["status"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_the_command_at_once(shell: Shell) -> None:
     with shell.start("run", "talk.yaml", "for ever") as process:
         process.wait_for_text("on and ")
@@ -142,6 +143,7 @@ def test_a_second_ctrl_c_ends_the_command_at_once(shell: Shell) -> None:
     assert_nothing_left(shell.folder)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_ends_the_run(shell: Shell) -> None:
     with shell.start("run", "talk.yaml", "for ever", "--id", "again") as process:
         process.wait_for_text("on and ")
@@ -155,6 +157,7 @@ def test_a_worker_that_dies_ends_the_run(shell: Shell) -> None:
     assert_nothing_left(shell.folder)
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_a_terminal_asks_for_a_message(shell: Shell) -> None:
     with shell.start_on_terminal("run", "talk.yaml", "for ever") as terminal:
         terminal.wait_for_text("on and ")

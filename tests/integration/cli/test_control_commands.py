@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.workers, pytest.mark.redis]
 
 
 @pytest.fixture
-def desk(folder_stack: Stack, tmp_path: Path) -> Iterator[Desk]:
+def desk(shared_stack: Stack, tmp_path: Path) -> Iterator[Desk]:
     (tmp_path / "desk.yaml").write_text(yaml.safe_dump(DESK))
-    folder_stack.model.script(desk_reply)
-    yield Desk(folder_stack, tmp_path)
-    folder_stack.model.script(answer)
+    shared_stack.model.script(desk_reply)
+    yield Desk(shared_stack, tmp_path)
+    shared_stack.model.script(answer)
 
 
 def wait_until_speaking(task: Task, seq: int = 1) -> Task:
@@ -155,6 +155,7 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.wait_for_text("on and ")
         terminal.type_text("\x03")
         terminal.wait_for_text("your message (Enter sends it")
+        terminal.wait_for_text("> ")  # keys are echoed from here on
         terminal.type_text("be brief\n")
         terminal.wait_for_text("(interrupted)")
         terminal.wait_for_text("be brief")

@@ -17,10 +17,10 @@ pytestmark = [pytest.mark.workers, pytest.mark.redis]
 
 
 @pytest.fixture
-def desk(folder_stack: Stack, tmp_path: Path) -> Iterator[Desk]:
-    folder_stack.model.script(desk_reply)
-    yield Desk(folder_stack, tmp_path)
-    folder_stack.model.script(answer)
+def desk(shared_stack: Stack, tmp_path: Path) -> Iterator[Desk]:
+    shared_stack.model.script(desk_reply)
+    yield Desk(shared_stack, tmp_path)
+    shared_stack.model.script(answer)
 
 
 def ended_task(desk: Desk, task_id: str) -> str:

@@ -1,11 +1,10 @@
 """`roboco top` beside real workers: on a terminal, as one picture, and as JSON."""
 
-import json
-
 import pytest
 
 from roboco import parse_team
-from tests.integration.cli.process import CommandProcess, CommandTerminal
+from tests.integration.cli.process import CommandTerminal
+from tests.integration.cli.shell import Shell
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack
 
@@ -23,9 +22,7 @@ def test_top_shows_queues_tasks_and_rates_of_a_running_team(folder_stack: Stack)
     stack.model.script(lambda request: Reply(text="word " * 400, interval=0.1))
     tasks = [stack.orchestrator.run(parse_team(TEAM), "speak", task_id=f"top-{number}") for number in range(3)]
     next(item for item in tasks[0].stream() if item.type == "text_part_delta")
-    with CommandProcess(["top", "--json", "--tasks", "2"], stack.folder, stack.environment) as once:
-        assert once.wait_for_exit() == 0
-        seen = json.loads(once.output)
+    seen = Shell(stack.folder, stack.environment).call_json("top", "--json", "--tasks", "2")
     assert [queue["workers"] for queue in seen["queues"]] == [1, 1, 1]
     assert seen["open_tasks"] == 3
     assert [task["team"] for task in seen["tasks"]] == ["newsroom"] * 2
@@ -49,7 +46,6 @@ def test_top_shows_queues_tasks_and_rates_of_a_running_team(folder_stack: Stack)
 def test_top_shows_an_unreachable_broker(folder_stack: Stack) -> None:
     stack = folder_stack
     env = stack.environment | {"ROBOCO_BROKER_URL": "redis://127.0.0.1:1/0"}
-    with CommandProcess(["top", "--once"], stack.folder, env) as once:
-        assert once.wait_for_exit() == 0
-        assert "the broker does not take" in once.output
-        assert "celery@" in once.output, "workers register in Redis"
+    shown = Shell(stack.folder, env).call("top", "--once")
+    assert "the broker does not take" in shown
+    assert "celery@" in shown, "workers register in Redis"

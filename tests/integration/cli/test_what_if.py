@@ -42,9 +42,9 @@ def till_reply(request: Request) -> Reply:
 
 
 @pytest.fixture
-def desk(folder_stack: Stack) -> Desk:
-    folder_stack.model.script(till_reply)
-    return Desk(folder_stack, folder_stack.folder)
+def desk(shared_stack: Stack) -> Desk:
+    shared_stack.model.script(till_reply)
+    return Desk(shared_stack, shared_stack.folder)
 
 
 def ended_task(desk: Desk) -> Task:

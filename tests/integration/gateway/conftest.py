@@ -1,24 +1,28 @@
-"""Gateways before stacks of real workers."""
+"""A gateway before the workers that modules share."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.gateway_openai import GatewayProcess, answer, openai_gateway, write_teams
-from tests.support.stack import LONG_LEASE, Stack
+from tests.support.gateway_openai import GatewayProcess, answer, openai_gateway
+from tests.support.stack import Stack
 
 
 @pytest.fixture(scope="module")
-def openai_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Yield three real workers with the teams for OpenAI's clients."""
-    folder = tmp_path_factory.mktemp("stack")
-    with Stack(folder, lease_seconds=LONG_LEASE, teams_dir=write_teams(folder / "teams")) as stack:
-        stack.model.script(answer)
-        yield stack
+def openai_stack(stack_of_process: Stack) -> Stack:
+    """Return the shared workers, whose model answers as OpenAI's clients expect."""
+    stack_of_process.model.script(answer)
+    return stack_of_process
 
 
-@pytest.fixture(scope="module")
-def gateway(openai_stack: Stack) -> Iterator[GatewayProcess]:
-    """Yield a gateway before the stack."""
-    with openai_gateway(openai_stack, ROBOCO_GATEWAY_OPENAI_PASS="seed") as started:
+@pytest.fixture(scope="session")
+def gateway_of_process(stack_of_process: Stack) -> Iterator[GatewayProcess]:
+    """Yield a gateway that stays until the test process ends: no test ends it."""
+    with openai_gateway(stack_of_process, ROBOCO_GATEWAY_OPENAI_PASS="seed") as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def gateway(openai_stack: Stack, gateway_of_process: GatewayProcess) -> GatewayProcess:
+    """Return the gateway before the workers."""
+    return gateway_of_process

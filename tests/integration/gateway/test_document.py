@@ -4,14 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from roboco.domain.status import TaskStatus
-from tests.support.gateway_openai import openai_gateway
-from tests.support.stack import ROOT, Stack, until
+from tests.support.gateway_openai import answer, openai_gateway, write_teams
+from tests.support.stack import LONG_LEASE, ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 CONFIG = """
@@ -34,12 +35,20 @@ NEVER_ACCEPTED = 20
 """The most operations of which no request may succeed: they need an id that no request can guess."""
 
 
-def test_schemathesis_finds_no_undocumented_response(openai_stack: Stack, tmp_path: Path) -> None:
+@pytest.fixture
+def own_stack(tmp_path: Path) -> Iterator[Stack]:
+    """Yield workers of this module, whose tasks any request may end."""
+    with Stack(tmp_path, lease_seconds=LONG_LEASE, teams_dir=write_teams(tmp_path / "teams")) as stack:
+        stack.model.script(answer)
+        yield stack
+
+
+def test_schemathesis_finds_no_undocumented_response(own_stack: Stack, tmp_path: Path) -> None:
     """Status, headers, content type and body are those of the document, and none is 500. Wrong data is refused."""
     config, report = tmp_path / "schemathesis.toml", tmp_path / "report.json"
     config.write_text(CONFIG)
     with openai_gateway(
-        openai_stack,
+        own_stack,
         ROBOCO_GATEWAY_STREAM_SECONDS="1",
         ROBOCO_GATEWAY_LIMITS=HIGH,
         ROBOCO_GATEWAY_TENANT_LIMITS=HIGH,
@@ -49,7 +58,7 @@ def test_schemathesis_finds_no_undocumented_response(openai_stack: Stack, tmp_pa
             body = {"team": team, "prompt": "add", "task_id": name, "conversation": name == "talk"}
             assert httpx2.post(f"{url}/v1/tasks", json=body).status_code == 201
         assert httpx2.put(f"{url}/v1/tasks/ended/files/note.txt", content=b"hello" * 10).status_code == 201
-        tasks = [openai_stack.orchestrator.task(name) for name in ("ended", "gone", "talk", "waits")]
+        tasks = [own_stack.orchestrator.task(name) for name in ("ended", "gone", "talk", "waits")]
         until(lambda: all(task.status is not TaskStatus.RUNNING for task in tasks), 60, "no task works")
         [call] = tasks[-1].pending_actions().unapproved()
         program = str(Path(sys.executable).with_name("schemathesis"))

@@ -1,8 +1,6 @@
 """Programs that have copied the documents' classes read a task's records and submit their own, on a folder and S3."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,8 @@ from pydantic import BaseModel
 
 from roboco import Task, parse_team
 from roboco.gateway.streams.form import ServerSentEvents
+from tests.integration.cli.shell import Shell
+from tests.support import forked
 from tests.support.document_classes import (
     AgentMessage,
     AgentSessionDelta,
@@ -27,7 +27,7 @@ from tests.support.documents import example
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_streams import frames_of, shown
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import ROOT, TOOLS, Stack
+from tests.support.stack import TOOLS, Stack
 
 pytestmark = pytest.mark.workers
 
@@ -105,17 +105,14 @@ def test_history_in_a_form_is_read_by_the_classes_of_its_document(
         page = client.get(f"/v1/tasks/{task.task_id}/history", params={"form": form, "start": start, "limit": 2}).json()
         paged, start = paged + page["steps"], page["next"]
     assert paged == records
-    command = [sys.executable, "-m", "roboco.cli.main", "show", task.task_id, "--json", "--form", form]
-    printed = subprocess.run(command, env=stack.environment, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert json.loads(printed.stdout)["steps"] == records
+    shell = Shell(stack.folder, stack.environment)
+    assert shell.call_json("show", task.task_id, "--json", "--form", form)["steps"] == records
     assert client.get(f"/v1/tasks/{task.task_id}/history", params={"form": "004"}).status_code == 422
 
 
 def test_example_of_the_guide_reads_the_task(stack: Stack, task: Task, tmp_path: Path) -> None:
     (program := tmp_path / "read_documents.py").write_text(example("file", "read_documents.py"))
-    command = [sys.executable, str(program), task.task_id]
-    done = subprocess.run(command, env=stack.environment, cwd=ROOT, capture_output=True, text=True, check=True)
-    printed = done.stdout.splitlines()
+    printed = forked.run_script(program, task.task_id, env=stack.environment).splitlines()
     assert [line.split()[1] for line in printed[: len(task.history())]] == [step.agent_name for step in task.history()]
     assert {"AgentTextDeltaEvent", "AgentToolUseEvent", "AgentToolResultEvent"} <= {*printed}
 

@@ -61,12 +61,12 @@ def slow_beginning(request: Request) -> Reply:
     return reply if request.count("assistant") else replace(reply, interval=0.1)
 
 
-def test_text_passes_nginx_before_the_model_has_ended(folder_stack: Stack, tmp_path: Path) -> None:
-    with GatewayProcess(folder_stack) as gateway, nginx(tmp_path, gateway.url) as url:
-        folder_stack.model.script(slow_beginning)
+def test_text_passes_nginx_before_the_model_has_ended(shared_stack: Stack, tmp_path: Path) -> None:
+    with GatewayProcess(shared_stack) as gateway, nginx(tmp_path, gateway.url) as url:
+        shared_stack.model.script(slow_beginning)
 
         async def main() -> None:
-            task = await start(folder_stack)
+            task = await start(shared_stack)
             client = StreamClient([url], path_of(task))
             following = asyncio.create_task(client.follow())
             async with asyncio.timeout(120):

@@ -1,8 +1,6 @@
 """OpenAI's package, unmodified, against a gateway, real workers and a scripted model."""
 
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +13,7 @@ from openai import OpenAI
 from openai.types.responses import ResponseFunctionToolCall
 
 from roboco.lab.servers.gate import Gate
+from tests.support import forked
 from tests.support.documents import example
 from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess
 
@@ -245,8 +244,7 @@ def test_the_program_of_the_guide(gateway: GatewayProcess, tmp_path: Path) -> No
     program = tmp_path / "openai_responses.py"
     program.write_text(example("file", program.name))
     environment = gateway.stack.environment | {"OPENAI_BASE_URL": gateway.base_url}
-    printed = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=120)
-    assert printed.stdout.splitlines() == [
+    assert forked.run_script(program, env=environment).splitlines() == [
         "helper answers message 1: Where is my parcel?",
         "helper answers message 2: And now?helper answers message 1: Hello",
-    ], printed.stderr
+    ]

@@ -1,33 +1,48 @@
 """Structured output, sampling parameters and instructions, by unmodified clients, real workers and a scripted model."""
 
 import base64
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import APIStatusError, BadRequestError, NotFoundError
+from pydantic import BaseModel
 
-from tests.support import openai_clients
+from tests.support import forked
 from tests.support.documents import example
 from tests.support.gateway_openai import PERSON, GatewayProcess
-from tests.support.openai_clients import ADA, DRIVES, Person
 
 PNG = b"\x89PNG\r\n\x1a\n"
 pytestmark = pytest.mark.workers
-PACKAGES = {"openai_parse_chat": "openai", "openai_parse_response": "openai", "openai_agents": "agents"}
+
+
+class Person(BaseModel):
+    """The form of an answer."""
+
+    name: str
+    age: int
+
+
+ADA = Person(name="Ada", age=36)
 SCHEMA: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": Person.model_json_schema()}}
 
 
-@pytest.mark.parametrize("name", DRIVES)
-def test_a_client_gets_structured_output(gateway: GatewayProcess, name: str) -> None:
-    if find_spec(PACKAGES.get(name, name)) is None:
-        pytest.skip(f"{name} is not installed")
-    command = [sys.executable, openai_clients.__file__, name, gateway.base_url, "none"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+def test_the_package_parses_an_answer_in_a_form_which_ends_with_the_answer(gateway: GatewayProcess) -> None:
+    """`tests/clients` drives the other packages."""
+    asked: Any = {"model": "desk", "messages": [{"role": "user", "content": "Who is it?"}], "response_format": Person}
+    with gateway.client() as opened:
+        client: Any = opened
+        assert client.chat.completions.parse(**asked).choices[0].message.parsed == ADA
+        with client.chat.completions.stream(**asked) as stream:
+            assert stream.get_final_completion().choices[0].message.parsed == ADA
+        done = client.responses.parse(model="desk", input="Who is it?", text_format=Person)
+        assert done.output_parsed == ADA
+        with client.responses.stream(
+            model="desk", input="Who is it?", text_format=Person, previous_response_id=done.id
+        ) as events:
+            assert events.get_final_response().output_parsed == ADA
+        plain = client.responses.create(model="desk", input="hello", previous_response_id=done.id)
+        assert "Ada" not in plain.output_text
 
 
 def test_only_the_last_agent_answers_in_the_form(gateway: GatewayProcess) -> None:
@@ -107,8 +122,7 @@ def test_the_program_of_the_guide(gateway: GatewayProcess, tmp_path: Path) -> No
     program = tmp_path / "openai_forms.py"
     program.write_text(example("file", program.name))
     environment = gateway.stack.environment | {"OPENAI_BASE_URL": gateway.base_url}
-    printed = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=120)
-    assert printed.stdout.split() == ["Ada", "36"], printed.stderr
+    assert forked.run_script(program, env=environment).split() == ["Ada", "36"]
 
 
 def picture(color: int) -> str:

@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +14,8 @@ import httpx2 as httpx
 import pytest
 import yaml
 
-from roboco.local.process import Server, free_port, start_server, wait_ready
+from roboco.local.process import Server, free_port, wait_ready
+from tests.support import forked
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply
 from tests.support.stack import ROOT, Stack, until
@@ -31,10 +31,10 @@ _numbers = itertools.count()
 def served(stack: Stack, name: str) -> Iterator[tuple[Server, httpx.Client]]:
     """Yield a gateway process without authentication, and a client of it."""
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "--factory", "roboco.gateway:create_app", "--port", str(port)]
+    arguments = ["--factory", "roboco.gateway:create_app", "--port", str(port)]
     environment = stack.environment | {"ROBOCO_GATEWAY_AUTHENTICATION": "false"}
     log = stack.folder / f"{name}.log"
-    server = start_server(name, command, env=environment, log=log, cwd=ROOT)
+    server = forked.start(name, arguments, program="uvicorn", env=environment, log=log, cwd=ROOT)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         try:
             wait_ready(server, lambda: _responds(client), 180)

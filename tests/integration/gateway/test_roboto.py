@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +17,7 @@ from roboto.ai.agent_session import (
 from roboto.ai.goals import DatasetSummaryAgentGoal
 
 from roboco.domain.status import TaskStatus
+from tests.support import forked
 from tests.support.documents import example
 from tests.support.gateway_roboto import client_view, record_of, server_view
 from tests.support.gateway_roboto_server import Replicas, serving
@@ -261,7 +260,4 @@ def test_the_documented_program_prints_the_answer(stack: Stack, gateways: Replic
     program = tmp_path / "roboto_chat.py"
     program.write_text(example("file", "roboto_chat.py"))
     variables = {"ROBOTO_SERVICE_ENDPOINT": gateways.endpoint, "ROBOTO_API_KEY": "local", "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, program], env=os.environ | variables, capture_output=True, text=True, timeout=180, check=True
-    )
-    assert done.stdout == "And tomorrow? It is And tomorrow?"
+    assert forked.run_script(program, env=os.environ | variables) == "And tomorrow? It is And tomorrow?"

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from roboco.local.valkey import ValkeyServer
+from tests.support import forked
 from tests.support.stack import BUSY_FACTOR, ROOT
 
 pytestmark = [pytest.mark.redis]
@@ -39,7 +40,7 @@ class Served:
 
     def send(self, text: str) -> socket.socket:
         """Send the bytes of a request, and return the connection."""
-        connection = socket.create_connection(("127.0.0.1", self.port), 20)
+        connection = socket.create_connection(("127.0.0.1", self.port), 20 * BUSY_FACTOR)
         connection.sendall(text.encode())
         return connection
 
@@ -74,12 +75,25 @@ def served(folder: Path, valkey: ValkeyServer, *arguments: str, **environment: s
         process.stdout.close()
 
 
-def test_serve_announces_its_address_and_ends_quietly(tmp_path: Path, valkey: ValkeyServer) -> None:
+def refusal(folder: Path, *arguments: str, **environment: str) -> str:
+    """Return the errors of a command that is refused."""
+    log = folder / "refused.log"
+    log.unlink(missing_ok=True)
+    command = ["serve", *arguments]
+    started = forked.start("serve", command, program="roboco", env=os.environ | environment, log=log, cwd=ROOT)
+    assert started.process.wait(180) == 2, log.read_text()
+    return log.read_text()
+
+
+def test_serve_announces_its_address_which_no_other_takes_and_ends_quietly(
+    tmp_path: Path, valkey: ValkeyServer
+) -> None:
     with served(tmp_path, valkey) as gateway:
         assert gateway.lines[1] == "authentication is on: `roboco keys create NAME` makes a key"
         assert gateway.lines[2] == f"try: curl -H 'Authorization: Bearer KEY' http://127.0.0.1:{gateway.port}/v1/me"
         assert "200 OK" in gateway.get("/healthz")
         assert "401 Unauthorized" in gateway.get("/v1/me")
+        assert "choose another one" in refusal(tmp_path, "--port", str(gateway.port))
         gateway.process.send_signal(signal.SIGINT)
         assert gateway.process.wait(60) == 130
         assert "Traceback" not in gateway.log.read_text()
@@ -91,23 +105,14 @@ def test_without_authentication_a_public_address_is_refused(tmp_path: Path, valk
     with served(tmp_path, valkey, **off) as gateway:
         assert gateway.lines[1].startswith("authentication is off")
         assert '"by":"local"' in gateway.get("/v1/me")
-    command = [sys.executable, "-m", "roboco.cli.main", "serve", "--host", "0.0.0.0", "--port", "0"]
-    ended = subprocess.run(command, env=os.environ | off, cwd=ROOT, capture_output=True, text=True, timeout=180)
-    assert ended.returncode == 2
-    assert "listens on this machine alone" in ended.stderr
+    assert "listens on this machine alone" in refusal(tmp_path, "--host", "0.0.0.0", "--port", "0", **off)
 
 
-def test_a_port_in_use_and_a_wrong_setting_are_named(tmp_path: Path, valkey: ValkeyServer) -> None:
-    with served(tmp_path, valkey) as gateway:
-        command = [sys.executable, "-m", "roboco.cli.main", "serve", "--port"]
-        taken = subprocess.run([*command, str(gateway.port)], capture_output=True, text=True, cwd=ROOT, timeout=180)
-        assert taken.returncode == 2
-        assert "choose another one" in taken.stderr
-    wrong = os.environ | {"ROBOCO_GATEWAY_MAX_UPLOD": "1", "ROBOCO_GATEWAY_STREAM_SECONDS": "soon"}
-    ended = subprocess.run([*command, "0"], env=wrong, capture_output=True, text=True, cwd=ROOT, timeout=180)
-    assert ended.returncode == 2
-    assert "ROBOCO_GATEWAY_MAX_UPLOD is not a setting; similar: ROBOCO_GATEWAY_MAX_UPLOAD" in ended.stderr
-    assert "ROBOCO_GATEWAY_STREAM_SECONDS='soon'" in ended.stderr
+def test_wrong_settings_are_named(tmp_path: Path) -> None:
+    wrong = {"ROBOCO_GATEWAY_MAX_UPLOD": "1", "ROBOCO_GATEWAY_STREAM_SECONDS": "soon"}
+    errors = refusal(tmp_path, "--port", "0", **wrong)
+    assert "ROBOCO_GATEWAY_MAX_UPLOD is not a setting; similar: ROBOCO_GATEWAY_MAX_UPLOAD" in errors
+    assert "ROBOCO_GATEWAY_STREAM_SECONDS='soon'" in errors
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -58,14 +58,14 @@ class Reader:
         return whole_items([(frame.kind, frame.data) for frame in received])
 
 
-def test_clients_that_stop_reading_fill_no_memory_and_resume(folder_stack: Stack) -> None:
+def test_clients_that_stop_reading_fill_no_memory_and_resume(shared_stack: Stack) -> None:
     may_speak = threading.Event()
     pieces = [f"{number} {PIECE}" for number in range(PIECES)]
-    folder_stack.model.script(lambda _: Reply(chunks=pieces, interval=0.005, held_until=may_speak))
+    shared_stack.model.script(lambda _: Reply(chunks=pieces, interval=0.005, held_until=may_speak))
 
     async def main() -> None:
-        with GatewayProcess(folder_stack) as gateway:
-            task = await asyncio.to_thread(folder_stack.orchestrator.run, WRITER, "Go.")
+        with GatewayProcess(shared_stack) as gateway:
+            task = await asyncio.to_thread(shared_stack.orchestrator.run, WRITER, "Go.")
             url = f"{gateway.url}/v1/tasks/{task.task_id}/events"
             limits = httpx2.Limits(max_connections=None)
             transport = httpx2.AsyncHTTPTransport(socket_options=SMALL_WINDOW, limits=limits)

@@ -80,7 +80,7 @@ def test_clients_that_are_cut_after_every_frame_resume_at_another_gateway(
             everywhere.follow(lambda frames: bool(frames) and frames[-1].kind not in ("ping", "stream_open")),
             often.follow(lambda frames: len(frames) > 20),
         )
-        assert everywhere.connections > 20
+        assert everywhere.connections > 10
         await assert_same([everywhere, often], task)
         again = StreamClient(urls, path_of(task), form)
         again.place = everywhere.place

@@ -46,7 +46,7 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
         server.stop()
 
 
-@pytest.fixture(scope="module", params=["callback_broker_url", "broker_url"])
+@pytest.fixture(scope="module", params=["callback_broker_url", pytest.param("broker_url", marks=pytest.mark.nightly)])
 def stack(request: Any, rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Yield workers with RabbitMQ for callbacks alone, and workers with RabbitMQ as their own broker too."""
     changes: dict[str, Any] = {request.param: rabbit.url}

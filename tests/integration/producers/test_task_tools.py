@@ -47,9 +47,16 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
         server.stop()
 
 
-@pytest.fixture(scope="module", params=["redis", "redis and results", "other redis", "rabbitmq", "rabbitmq for all"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "redis and results",
+        "rabbitmq",
+        *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("redis", "other redis", "rabbitmq for all")),
+    ],
+)
 def stack(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Yield workers of Roboco and of a shop, on one broker or on two."""
+    """Yield workers of Roboco and of a shop, on one broker or on two. One kind of each broker is in every run."""
     kind: str = request.param
     changes: dict[str, Any] = {"allowlist": ALLOWLIST}
     if "rabbitmq" in kind:

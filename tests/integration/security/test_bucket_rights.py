@@ -72,6 +72,12 @@ def client_of(store: S3Server, access_key: str, secret_key: str) -> Any:
     )
 
 
+@pytest.fixture(scope="module")
+def clients(store: S3Server) -> tuple[Any, Any]:
+    """Return clients of the administrator and of the worker."""
+    return client_of(store, store.access_key, store.secret_key), client_of(store, WORKER, SECRET)
+
+
 def ask(store: S3Server, method: str, path: str, body: bytes = b"") -> bytes:
     """Return the answer to a request of the worker, whose path is sent as it is."""
     request = AWSRequest(method=method, url=f"{store.endpoint_url}{path}", data=body)
@@ -83,9 +89,8 @@ def ask(store: S3Server, method: str, path: str, body: bytes = b"") -> bytes:
 
 @pytest.mark.s3
 @pytest.mark.parametrize("path", PATHS)
-def test_a_tools_worker_reaches_no_key_of_the_gateway(store: S3Server, path: str) -> None:
-    operator = client_of(store, store.access_key, store.secret_key)
-    worker = client_of(store, WORKER, SECRET)
+def test_a_tools_worker_reaches_no_key_of_the_gateway(store: S3Server, clients: tuple[Any, Any], path: str) -> None:
+    operator, worker = clients
     files = S3Files(S3Objects(operator, store.bucket, "tasks"))
     S3Files(S3Objects(worker, store.bucket, "tasks")).put("t1/file", b"its own")
     files.put("_keys/k.json", b"secret")

@@ -75,11 +75,11 @@ def test_a_task_that_left_redis_is_followed_from_its_workspace(stack: Stack) -> 
     run_in_a_loop(main())
 
 
-def test_aresult_returns_once_a_task_ends_or_waits_for_its_user(folder_stack: Stack) -> None:
-    folder_stack.model.script(answer)
+def test_aresult_returns_once_a_task_ends_or_waits_for_its_user(shared_stack: Stack) -> None:
+    shared_stack.model.script(answer)
 
     async def main() -> None:
-        orchestrator = folder_stack.orchestrator
+        orchestrator = shared_stack.orchestrator
         tasks = [await asyncio.to_thread(orchestrator.run, GRAPH.team, GRAPH.prompt) for _ in range(5)]
         for result in await asyncio.gather(*(task.aresult(60) for task in tasks)):
             assert (result.status, result.text) == ("completed", "APPROVED")

@@ -31,10 +31,10 @@ def of_task(items: Iterable[StreamItem], task_id: str) -> list[str]:
     return comparable(item for item in items if item.task_id == task_id)
 
 
-def test_a_follower_that_reconnects_gets_each_item_of_all_tasks_once(folder_stack: Stack) -> None:
+def test_a_follower_that_reconnects_gets_each_item_of_all_tasks_once(shared_stack: Stack) -> None:
     [team] = [read_yaml(one.text) for one in examples("team") if "map: {over" in one.text]
-    folder_stack.model.script(answers)
-    task = folder_stack.orchestrator.run(parse_team({"name": "desk"} | team), "What moves the sea?")
+    shared_stack.model.script(answers)
+    task = shared_stack.orchestrator.run(parse_team({"name": "desk"} | team), "What moves the sea?")
     dice, found = random.Random(4), list[StreamItem]()
     for _ in range(30):
         for _, item in zip(range(dice.randint(1, 9)), _stream(task, found), strict=False):
@@ -44,14 +44,14 @@ def test_a_follower_that_reconnects_gets_each_item_of_all_tasks_once(folder_stac
     assert [entry["item"] for entry in listed] == ["tides", "moon", "sun"]
     assert all(entry["text"].endswith(f"Report what you know of {entry['item']}.") for entry in listed)
     for task_id in (task.task_id, *(entry["task_id"] for entry in listed)):
-        assert of_task(found, task_id) == comparable(folder_stack.orchestrator.task(task_id).stream())
+        assert of_task(found, task_id) == comparable(shared_stack.orchestrator.task(task_id).stream())
 
 
-def test_the_stream_of_a_task_has_the_sub_tasks_of_its_sub_task(folder_stack: Stack) -> None:
+def test_the_stream_of_a_task_has_the_sub_tasks_of_its_sub_task(shared_stack: Stack) -> None:
     [team] = [read_yaml(one.text) for one in examples("team") if "map: {over" in one.text]
-    folder_stack.model.script(answers)
+    shared_stack.model.script(answers)
     lead = {"name": "lead", "prompt": "Ask the desk.", "delegates": ["desk"]}
-    task = folder_stack.orchestrator.run(
+    task = shared_stack.orchestrator.run(
         parse_team({"name": "top", "agents": [lead], "teams": {"desk": {"name": "desk"} | team}}), "Ask."
     )
     found = list[StreamItem]()
@@ -60,7 +60,7 @@ def test_the_stream_of_a_task_has_the_sub_tasks_of_its_sub_task(folder_stack: St
     ids = list(dict.fromkeys(item.task_id for item in found))
     assert (len(ids), [one.count(".") for one in sorted(ids)]) == (5, [0, 1, 2, 2, 2])
     for task_id in ids:
-        assert of_task(found, task_id) == comparable(folder_stack.orchestrator.task(task_id).stream())
+        assert of_task(found, task_id) == comparable(shared_stack.orchestrator.task(task_id).stream())
 
 
 def _stream(task: Task, found: list[StreamItem]) -> Iterable[StreamItem]:

@@ -17,6 +17,7 @@ from roboco.domain.team.tool_spec import ToolSpec
 from roboco.local.process import start_server
 from roboco.team_files.file import parse_team
 from roboco.workspace.artifacts.store import NewArtifact, read_artifact, write_artifact
+from tests.support import forked
 from tests.support.documents import example, examples, write_files
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.servers.model_server import Reply, Request
@@ -57,9 +58,14 @@ def _booked(request: Request) -> Reply:
 class StackOfDocuments(Stack):
     """Workers with the tools and teams of the documents, whose files are in `folder`."""
 
-    def python(self, *arguments: str | Path) -> str:
+    def python(self, name: str, *arguments: str) -> str:
         """Return the output of a program of the documents."""
-        return self.run(sys.executable, *arguments)
+        return forked.run_script(self.folder / name, *arguments, env=self.environment)
+
+    def code(self, text: str) -> str:
+        """Return the output of code that imports the programs."""
+        (self.folder / "code_of_test.py").write_text(text)
+        return self.python("code_of_test.py")
 
     def run(self, *command: str | Path) -> str:
         """Return the output of a command that finds the programs and files of the documents."""
@@ -118,7 +124,7 @@ def test_service_prints_the_text_of_the_team(stack: StackOfDocuments) -> None:
     assert stack.python("service.py") == f"{WAVES}\ncompleted: APPROVED\n"
     [task_id] = {task.task_id for task in stack.orchestrator.tasks()} - before
     history = stack.folder / "workspace" / task_id / "history.jsonl"
-    stack.python("check.py", history)
+    stack.python("check.py", str(history))
     changed = stack.folder / "changed.jsonl"
     changed.write_bytes(history.read_bytes().replace(b"Waves come", b"Waves cone", 1))
     ended = subprocess.run([sys.executable, stack.folder / "check.py", changed], capture_output=True, text=True)
@@ -187,7 +193,7 @@ def test_schedule_submits_a_task_for_its_tenant(stack: StackOfDocuments) -> None
         "from celery.beat import _evaluate_entry_kwargs as evaluate",
         "schedule.app.send_task(entry['task'], kwargs=evaluate(entry['kwargs']), **entry['options'])",
     )
-    stack.python("-c", "\n".join([*lines, *sending]))
+    stack.code("\n".join([*lines, *sending]))
     until(lambda: any(one.task_id.startswith("acme:") for one in stack.orchestrator.tasks()), 60, "a task of acme")
 
 
@@ -335,9 +341,9 @@ asyncio.run(main())
 
 @pytest.mark.workers
 def test_routes_of_a_fastapi_service_start_follow_and_stop(stack: StackOfDocuments) -> None:
-    assert f"'status': 'completed', 'text': '{VERDICT}'" in stack.python("-c", FASTAPI)
+    assert f"'status': 'completed', 'text': '{VERDICT}'" in stack.code(FASTAPI)
 
 
 @pytest.mark.workers
 def test_views_of_a_django_project_start_follow_and_stop(stack: StackOfDocuments) -> None:
-    stack.python("-c", DJANGO)
+    stack.code(DJANGO)

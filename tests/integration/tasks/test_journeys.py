@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from roboco import Task
 from roboco.domain.history.step import verify_chain
 from roboco.domain.stream.event import parse_stream_message
 from roboco.domain.stream.event_file import from_stored
@@ -14,20 +15,18 @@ pytestmark = pytest.mark.workers
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_a_journey_ends_with_the_expected_history(stack: Stack, journey: StackJourney) -> None:
+def test_a_journey_ends_with_the_expected_history_and_a_complete_workspace(stack: Stack, journey: StackJourney) -> None:
     task = stack.orchestrator.run(journey.team, journey.prompt)
     assert journey.run_to_end(task) == journey.final_status
     assert shape(task.history()) == journey.expected
     assert verify_chain(stack.orchestrator._engine.workspace.histories.lines(task.task_id)) == len(journey.expected)
     assert stack.model.violations == []
+    assert_complete_workspace(stack, task, journey.final_status == "completed")
 
 
-@pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: StackJourney) -> None:
-    task = stack.orchestrator.run(journey.team, journey.prompt)
-    journey.run_to_end(task)
+def assert_complete_workspace(stack: Stack, task: Task, completed: bool) -> None:
+    """Wait until the files of an idle task are stored, and check its events."""
     files = stack.orchestrator._engine.workspace.files
-    completed = journey.final_status == "completed"
     expected = {"team.json", "task.json", "events.jsonl"} | ({"history.jsonl"} if completed else set())
     until(lambda: expected <= set(files.names(f"{task.task_id}/")), 60, f"{expected} are stored")
     until(

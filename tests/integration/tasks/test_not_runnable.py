@@ -1,6 +1,5 @@
 """Workers without the module of a tool, or with another workspace, and the messages that users see."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from roboco import Orchestrator, UsageError, parse_team
+from tests.integration.cli.shell import Shell
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import ROOT, TOOLS, Stack, until
@@ -28,14 +28,6 @@ def adds(request: Request) -> Reply:
     return Reply(text="five") if request.count("assistant") else Reply(tool_calls=[("add", {"a": 2, "b": 3})])
 
 
-def command_line(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command of `roboco` as a process, and return it with its output."""
-    command = [sys.executable, "-m", "roboco.cli.main", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=stack.environment, capture_output=True, text=True, timeout=180, check=True
-    )
-
-
 def test_a_tool_that_its_worker_lacks_fails_its_call_at_once(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=("coordinator", "agents")) as stack:
         stack.model.script(adds)
@@ -46,7 +38,7 @@ def test_a_tool_that_its_worker_lacks_fails_its_call_at_once(tmp_path: Path) -> 
         [result] = task.history()[2].results
         assert (result.error or "").startswith("not run: tools worker 'celery@tools-")
         assert "install 'tests.support.tools_for_agents' where the tools workers run" in (result.error or "")
-        listed = json.loads(command_line(stack, "workers", "--json").stdout)["workers"]
+        listed = Shell(tmp_path, stack.environment).call_json("workers", "--json")["workers"]
         assert {one["pools"][0]: one["modules"] for one in listed} == {
             "coordinator": [TOOLS],
             "agents": [TOOLS],
@@ -77,8 +69,9 @@ def test_a_worker_and_a_client_with_another_workspace_are_refused(tmp_path: Path
 def test_the_command_line_names_the_worker_that_a_task_waits_for(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=("coordinator",)) as stack:
         task = stack.orchestrator.run(ADDS, "2 + 3", task_id="alone")
+        shell = Shell(tmp_path, stack.environment)
         wanted = "no agents worker is registered; start one: celery -A roboco.workers.agents worker"
-        until(lambda: wanted in command_line(stack, "why", task.task_id).stdout, 60, "the coordinator has registered")
-        assert "no tools worker is registered" in command_line(stack, "tasks").stderr
+        until(lambda: wanted in shell.call("why", task.task_id), 60, "the coordinator has registered")
+        assert "no tools worker is registered" in shell.call("tasks")
         with pytest.raises(TimeoutError, match="no agents worker is registered"):
             task.result(20)  # the cause is looked for at a reading of the task, once ten seconds have passed

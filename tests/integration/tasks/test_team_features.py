@@ -164,25 +164,23 @@ def test_a_raised_limit_continues_the_task_and_decisions_are_explained(stack: St
         "the task has 3 steps, max_steps is 3; raise the limit to go on",
     )
     shell = Shell(tmp_path, stack.environment)
-    assert f"stays paused: {paused.reason}, with: roboco limits" in shell.run("resume", task.task_id)
-    with shell.start("limits", task.task_id, "--tool", "hammer", "--max-tokens", "1") as wrong:
-        assert wrong.wait_for_exit() == 2
-        assert "it has --max-calls, --max-seconds, --max-cost" in wrong.errors
-    output = shell.run("limits", task.task_id, "--max-steps", "50", "--max-cost", "0.1")
+    assert f"stays paused: {paused.reason}, with: roboco limits" in shell.call("resume", task.task_id)
+    with pytest.raises(AssertionError, match="it has --max-calls, --max-seconds, --max-cost"):
+        shell.call("limits", task.task_id, "--tool", "hammer", "--max-tokens", "1")
+    output = shell.call("limits", task.task_id, "--max-steps", "50", "--max-cost", "0.1")
     assert output == f"{task.task_id} has new limits: max_steps 50, max_cost 0.1\n"
     until(lambda: "max_cost" in task.summary().reason, 60, "the next limit is reached")
     assert task.summary().cost == pytest.approx(0.08)
-    shown = shell.run("show", task.task_id)
+    shown = shell.call("show", task.task_id)
     assert "cost 0.08" in shown
-    context = json.loads(shell.run("context", task.task_id, "--json"))
+    context = shell.call_json("context", task.task_id, "--json")
     assert context["changes"]["added"] == [[1, 1]]
-    assert "left out" not in shell.run("context", task.task_id, "--step", "1")
-    with shell.start("context", task.task_id, "--step", "7") as wrong:
-        assert wrong.wait_for_exit() == 2
-        assert "those are 1, 2" in wrong.errors
-    assert "max_cost is 0.1" in shell.run("why", task.task_id)
-    assert "choices are the same" in shell.run("replay", task.task_id)
-    shell.run("export-test", task.task_id, "-o", "test_count.py")
+    assert "left out" not in shell.call("context", task.task_id, "--step", "1")
+    with pytest.raises(AssertionError, match="those are 1, 2"):
+        shell.call("context", task.task_id, "--step", "7")
+    assert "max_cost is 0.1" in shell.call("why", task.task_id)
+    assert "choices are the same" in shell.call("replay", task.task_id)
+    shell.call("export-test", task.task_id, "-o", str(tmp_path / "test_count.py"))
     test = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_count.py"],
         cwd=tmp_path,

@@ -1,6 +1,5 @@
 """The commands `workers`, `drain` and `switch` of an operator, with real workers."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,19 +28,19 @@ def shell(stack: Stack, tmp_path: Path) -> Shell:
 
 def test_a_task_waits_while_its_team_is_switched_off_and_says_why(stack: Stack, shell: Shell) -> None:
     stack.model.script(lambda request: Reply(text="spoken"))
-    shell.run("switch", "off", "team:speaker", "--reason", "it insults people")
+    shell.call("switch", "off", "team:speaker", "--reason", "it insults people")
     task = stack.orchestrator.run(SPEAKER, "Speak.")
     cause = "team:speaker is switched off: it insults people"
     until(lambda: task.summary().reason == cause, 60, "the reason is shown")
-    assert cause in shell.run("why", task.task_id)
-    [row] = [one for one in json.loads(shell.run("tasks", "--json"))["tasks"] if one["task_id"] == task.task_id]
+    assert cause in shell.call("why", task.task_id)
+    [row] = [one for one in shell.call_json("tasks", "--json")["tasks"] if one["task_id"] == task.task_id]
     assert row["reason"] == cause
-    assert "reason" in shell.run("tasks", "--status", "open").splitlines()[0]
-    [off] = json.loads(shell.run("switch", "list", "--json"))
+    assert "reason" in shell.call("tasks", "--status", "open").splitlines()[0]
+    [off] = shell.call_json("switch", "list", "--json")
     assert off["target"] == "team:speaker"
     assert off["by"].startswith("cli:")
     asked = len(stack.model.requests)
-    assert "was off: it insults people" in shell.run("switch", "on", "team:speaker")
+    assert "was off: it insults people" in shell.call("switch", "on", "team:speaker")
     assert task.result(120).status == "completed"
     assert len(stack.model.requests) == asked + 1
     assert task.history()[1].metadata["attempt"] == 1
@@ -56,13 +55,13 @@ def test_a_model_is_switched_off_and_on(stack: Stack, shell: Shell) -> None:
             "agents": [{"name": "writer", "prompt": "Write."}],
         }
     )
-    shell.run("switch", "off", "model:gpt-4o", "--reason", "its provider has an incident")
+    shell.call("switch", "off", "model:gpt-4o", "--reason", "its provider has an incident")
     task = stack.orchestrator.run(team, "Write.")
     cause = "model:gpt-4o is switched off: its provider has an incident"
     until(lambda: task.summary().reason == cause, 60, "the reason is shown")
-    assert task.task_id in shell.run("tasks", "--status", "open")
-    assert cause in shell.run("why", task.task_id)
-    assert "was off: its provider has an incident" in shell.run("switch", "on", "model:gpt-4o")
+    assert task.task_id in shell.call("tasks", "--status", "open")
+    assert cause in shell.call("why", task.task_id)
+    assert "was off: its provider has an incident" in shell.call("switch", "on", "model:gpt-4o")
     assert task.result(120).status == "completed"
 
 
@@ -71,7 +70,7 @@ def test_an_operator_sees_what_a_worker_runs_and_drains_it(stack: Stack, shell: 
     task = stack.orchestrator.run(SPEAKER, "Speak.")
 
     def holder() -> str:
-        listed = json.loads(shell.run("workers", "--json"))["workers"]
+        listed = shell.call_json("workers", "--json")["workers"]
         return next((one["name"] for one in listed if any(w["task_id"] == task.task_id for w in one["held"])), "")
 
     until(holder, 60, "a worker registers the turn")
@@ -79,10 +78,10 @@ def test_an_operator_sees_what_a_worker_runs_and_drains_it(stack: Stack, shell: 
     stack.model.script(lambda request: Reply(text="spoken"))
     stack.start("agents-2")
     stack.wait_ready("agents-2")
-    shown = shell.run("drain", name, "--timeout", "2")
+    shown = shell.call("drain", name, "--timeout", "2")
     assert "draining" in shown
     assert f"{name} is drained and has ended" in shown
     assert stack.workers["agents"].process.wait(60) == 0
     assert task.result(60).status == "completed"
-    assert name not in shell.run("workers")
+    assert name not in shell.call("workers")
     shell.run("drain", name, "--json", code=2)
