@@ -382,7 +382,7 @@ BUGS = (
     ),
     Bug(
         "an artifact of any name",
-        "domain/artifact_name.py",
+        "history/part.py",
         "if not ARTIFACT_NAME.fullmatch(name):",
         "if not ARTIFACT_NAME.match(name):",
         "tests/unit/workspace/artifacts tests/unit/domain/recorded tests/contract/gateway/test_rest_files.py",
@@ -487,21 +487,21 @@ BUGS = (
     ),
     Bug(
         "a message that a guard refuses fails its task",
-        "domain/decision/input_guards.py",
+        "domain/decision/answer_checks.py",
         'refused.get("failed") and guards',
         'refused.get("failed") or guards',
         "tests/unit/engine/coordinate/test_input_guards.py",
     ),
     Bug(
         "a tool that guards is called as a team",
-        "domain/decision/input_guards.py",
+        "domain/decision/answer_checks.py",
         "is_tool = team.tool(name) is not None",
         "is_tool = team.tool(name) is None",
         "tests/unit/engine/coordinate/test_input_guards.py",
     ),
     Bug(
         "words that are no answer pass the guards",
-        "domain/decision/output_guards.py",
+        "domain/decision/answer_checks.py",
         'if others or not text or metadata.get("interrupted"):',
         'if others and not text or metadata.get("interrupted"):',
         "tests/unit/engine/coordinate/test_output_guards.py",

@@ -16,7 +16,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import answer_id, approval_id, change_id
 from roboco.domain.team.team import Team
-from roboco.domain.team.tool_difference import ToolDifference
+from roboco.domain.team.tool_listing import ToolDifference
 from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.accept.answer import open_tool_changes

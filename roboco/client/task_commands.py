@@ -17,8 +17,7 @@ from roboco.domain.history.part import ToolResult
 from roboco.domain.history.step import ANSWER_FORM
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import NewId, check_item_id, check_own_item_id, check_task_id, fork_item_id
-from roboco.domain.inbox.answer_form import AnswerForm
-from roboco.domain.inbox.attachments import Attachments
+from roboco.domain.inbox.attachments import AnswerForm, Attachments
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.inbox.submission import parse_arguments, parse_message, parse_result
 from roboco.domain.limits import LimitOverrides

@@ -35,7 +35,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.merged import Cursor
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
-from roboco.domain.team.tool_difference import ToolDifference
+from roboco.domain.team.tool_listing import ToolDifference
 from roboco.engine.accept.answer import open_tool_changes
 from roboco.engine.accept.at_rest import stays_at_rest
 from roboco.engine.accept.wait_cause import current_reason, why_unattended

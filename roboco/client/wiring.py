@@ -18,7 +18,7 @@ from roboco.broker.names import COORDINATOR_QUEUE, tenant_lanes
 from roboco.broker.shop import CeleryShop
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.ids import tenant_of
-from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
+from roboco.domain.team.model_profile import OPENAI_BASE_URL, ModelLimits
 from roboco.domain.url import strip_credentials, without_query
 from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, WorkspaceRecords
 from roboco.engine.frozen_teams import FrozenTeams

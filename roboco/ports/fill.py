@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
-from roboco.domain.shard import SHARDS
+from roboco.domain.ids import SHARDS
 
 
 class FillKind(StrEnum):

@@ -32,7 +32,7 @@ class Schedule(Protocol):
     """The time of the sweeper's next pass over each open task, by the clock of the server that keeps the leases.
 
     Callers give delays in seconds, so that the clocks of machines may differ. Jobs have times beside the tasks; their
-    names end in "/" and the id of a task. The schedule has SHARDS parts (`roboco/domain/shard.py`). A part that does
+    names end in "/" and the id of a task. The schedule has SHARDS parts (`roboco/domain/ids.py`). A part that does
     not answer affects no call for another part.
     """
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Protocol
 
 from roboco.domain.decision.router import Router
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.shared_state import checked_changes
+from roboco.domain.history.state import checked_changes
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.team import Agent, Team

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from roboco.domain.ids import SHARDS, shard_of
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
-from roboco.domain.shard import SHARDS, shard_of
 from roboco.errors import TransientError
 from roboco.ports.fill import FillClaim, FillPosition
 from roboco.ports.schedule import ClaimedEntry, ScheduledPage

@@ -6,8 +6,8 @@ from typing import Any
 
 import redis
 
+from roboco.domain.ids import SHARD_TAGS
 from roboco.domain.paths import OPEN_MARKERS, open_marker_path
-from roboco.domain.shard import SHARD_TAGS
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.engine import Engine

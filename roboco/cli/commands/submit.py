@@ -10,7 +10,7 @@ from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.history.priority import PRIORITIES
+from roboco.domain.history.step import PRIORITIES
 from roboco.domain.ids import check_tenant
 from roboco.settings import Settings, load_settings
 

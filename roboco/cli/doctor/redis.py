@@ -15,7 +15,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError,
 
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.cli.doctor.deployments import check_channels
-from roboco.domain.shard import SHARDS
+from roboco.domain.ids import SHARDS
 from roboco.domain.url import strip_credentials
 from roboco.errors import CorruptHistory, RobocoError
 from roboco.redis.client import connect

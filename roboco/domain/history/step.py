@@ -6,9 +6,9 @@ a changed step no longer matches its own digest, and a removed or inserted one b
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AliasChoices,
@@ -33,7 +33,47 @@ from roboco.domain.history.part import (
     ToolResultPart,
 )
 from roboco.domain.schema import RECORD_CONTEXT, RecordModel, is_record
-from roboco.errors import CorruptHistory
+from roboco.errors import CorruptHistory, UsageError
+
+ETA = "eta"
+"""The metadata key of a task's first step for its start time, if that is later than its submission."""
+MAX_DELAY_SECONDS = 366 * 86_400.0
+"""The longest delay of a task's start, in seconds."""
+
+
+def parse_eta(text: str) -> datetime:
+    """Return the time of a text in ISO 8601 with a zone.
+
+    Raise UsageError if the text is not one.
+    """
+    try:
+        eta = datetime.fromisoformat(text)
+        in_utc = eta.astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # a zone may lead beyond the years 1 to 9999
+        raise UsageError(f"eta: must be a time such as '2026-03-01T08:00:00+01:00' (found {text[:60]!r})") from error
+    if eta.tzinfo is None:
+        raise UsageError(f"eta: needs a time zone, such as '+01:00' or 'Z' at its end (found {text[:60]!r})")
+    return in_utc
+
+
+def requested_start_time(eta: str | None, countdown: float | None, now: datetime) -> datetime | None:
+    """Return the start time that these options request, or None if the task starts immediately.
+
+    Raise UsageError if both options are set or the time is more than a year away.
+    """
+    if eta is not None and countdown is not None:
+        raise UsageError("eta: name either eta or countdown, not both")
+    begins = parse_eta(eta) if eta is not None else now + timedelta(seconds=countdown or 0.0)
+    if (begins - now).total_seconds() > MAX_DELAY_SECONDS:
+        raise UsageError(f"eta: is more than a year away ({begins.isoformat()})")
+    return begins if begins > now else None
+
+
+def start_time_of(metadata: Mapping[str, Any], submitted_at: datetime) -> datetime:
+    """Return the start time of a task: its submission, or later if the metadata of its first step say so."""
+    eta = metadata.get(ETA)
+    return datetime.fromisoformat(eta) if isinstance(eta, str) else submitted_at
+
 
 USER = "user"
 TOOL_EXECUTOR = "tool_executor"
@@ -352,3 +392,35 @@ def _record(seq: int, line: str | bytes) -> dict[str, Any]:
 
 def _bytes(line: str | bytes) -> bytes:
     return line.encode() if isinstance(line, str) else line
+
+
+Priority = Literal["high", "normal", "low"]
+"""Workers take work of high priority before normal, and normal before low. Running work is not interrupted."""
+PRIORITIES: tuple[Priority, ...] = get_args(Priority)
+PRIORITY = "priority"
+"""The metadata key of a task's first step for its priority, if it is not normal."""
+
+
+def priority_of(first: TaskStep) -> Priority:
+    """Return the priority of the task with this first step."""
+    return next((priority for priority in PRIORITIES if priority == first.metadata.get(PRIORITY)), "normal")
+
+
+def step_text(step: TaskStep, with_calls: bool = True) -> str:
+    """Return the step as text."""
+    lines: list[str] = []
+    for part in step.parts:
+        match part:
+            case TextPart():
+                lines.append(part.text)
+            case ErrorPart():
+                lines.append(f"(error: {part.message})")
+            case ArtifactPart():
+                lines.append(f"(file: {part.artifact.uri}, {part.artifact.mime_type})")
+            case ToolCallPart() if with_calls:
+                lines.append(f"(calls {part.tool_call.tool_name} with {canonical_json(part.tool_call.args)})")
+            case _:
+                pass
+    if step.interrupted:
+        lines.append("(interrupted by the user)")
+    return "\n".join(lines)

@@ -12,13 +12,13 @@ from roboco.domain.memory import MemorySettings
 from roboco.domain.schema import TOOL_PATTERN, FunctionName, InputModel, Name, Price
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
-from roboco.domain.team.effect import Effect
 from roboco.domain.team.guards import Guards
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.domain.team.tool_spec import (
     AgentFunction,
     Approval,
+    Effect,
     PydanticTool,
     PydanticTurn,
     ServerTool,

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roboco.domain.schema import InputModel
-from roboco.domain.team.effect import Effect
+from roboco.domain.team.tool_spec import Effect
 
 MAX_RUNS = 20
 """The most runs that are compared with a task at once."""

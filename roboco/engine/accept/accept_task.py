@@ -20,12 +20,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from roboco.domain.history.lineage import Parent
-from roboco.domain.history.shared_state import STATE
-from roboco.domain.history.state import fold
+from roboco.domain.history.state import STATE, fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import check_no_run_id, check_task_id
-from roboco.domain.inbox.first_steps import first_steps
-from roboco.domain.inbox.submission import Submission
+from roboco.domain.inbox.submission import Submission, first_steps
 from roboco.domain.paths import OPENED, open_marker_path, summary_path
 from roboco.domain.prompt.typed_answer import mistake_in_output
 from roboco.domain.session.session import title_of

@@ -1,7 +1,6 @@
 """attachments: check the files and JSON Schemas of a submission or message before it is accepted."""
 
-from roboco.domain.artifact_name import artifact_name
-from roboco.domain.history.part import Artifact
+from roboco.domain.history.part import Artifact, artifact_name
 from roboco.domain.inbox.attachments import Attachments
 from roboco.domain.paths import artifact_info_path, artifact_path
 from roboco.engine.engine import Engine, WorkspaceRecords

@@ -25,7 +25,7 @@ from roboco.domain.inbox.item import Item, resuming_caller
 from roboco.domain.log_text import log_text
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
-from roboco.domain.team.tool_difference import MAX_EVENT_CALLS, MAX_EVENT_TEXT_CHARS, ToolDifference
+from roboco.domain.team.tool_listing import MAX_EVENT_CALLS, MAX_EVENT_TEXT_CHARS, ToolDifference
 from roboco.engine import notifications as notify
 from roboco.engine import usage
 from roboco.engine.coordinate import approval_times, outage, remote_end

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from roboco.domain.history.compaction import compaction_due
-from roboco.domain.history.start_time import ETA, start_time_of
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
+from roboco.domain.history.step import ETA, start_time_of
 from roboco.domain.inbox.item import Item, Stop, interrupts_work, is_paused
 from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus

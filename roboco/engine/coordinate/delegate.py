@@ -15,8 +15,8 @@ from collections.abc import Collection, Sequence
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.budget import sub_task_limits
-from roboco.domain.decision.map_turn import item_of
 from roboco.domain.decision.tool_answers import cost_of_calls
+from roboco.domain.decision.turn_without_model import item_of
 from roboco.domain.history.lineage import Parent
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import GUARDS, last_answer

@@ -10,7 +10,7 @@ A message that still waits in its queue is not sent again, so a backlog does not
 
 from dataclasses import dataclass
 
-from roboco.domain.history.priority import priority_of
+from roboco.domain.history.step import priority_of
 from roboco.engine.engine import Engine, Policy, TaskStores
 from roboco.ports.task_store import Snapshot
 

@@ -19,7 +19,7 @@ from roboco.domain.decision.tool_answers import (
     waits_for_client,
 )
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.priority import priority_of
+from roboco.domain.history.step import priority_of
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import Item
 from roboco.domain.team.team import Team

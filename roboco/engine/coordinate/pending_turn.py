@@ -1,7 +1,7 @@
 """pending_turn: check the recorded turn of a task until a worker has committed its step."""
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.history.priority import priority_of
+from roboco.domain.history.step import priority_of
 from roboco.domain.ids import step_id_at
 from roboco.domain.stream.event import TurnRestarted
 from roboco.domain.team.team import Team

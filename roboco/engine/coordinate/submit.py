@@ -8,8 +8,8 @@ client dies after the acceptance, the sweeper starts the task.
 """
 
 from roboco.domain.decision.action import StartTurn
-from roboco.domain.history.start_time import ETA
 from roboco.domain.history.state import fold
+from roboco.domain.history.step import ETA
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.team.team import Team

@@ -4,7 +4,7 @@ A killed worker reports nothing. The worker that finds the attempt's step stored
 reports the end of the attempt instead.
 """
 
-from roboco.domain.decision.situation import ATTEMPTS
+from roboco.domain.decision.action import ATTEMPTS
 from roboco.domain.history.step import TaskStep
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.dispatcher import AttemptStatus, Dispatcher

@@ -2,7 +2,7 @@
 
 import math
 
-from roboco.domain.decision.guards import held_back
+from roboco.domain.decision.answer_checks import held_back
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.url import strip_credentials

@@ -6,16 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roboco.domain.artifact_limits import MAX_SHOWN_BYTES, MAX_SHOWN_FILES
-from roboco.domain.artifact_name import artifact_name
-from roboco.domain.decision.answer_form import form_of_turn, with_form
+from roboco.domain.decision.answer_checks import form_of_turn, with_form
 from roboco.domain.decision.budget import limit_reached, reserve
-from roboco.domain.history.part import Artifact
+from roboco.domain.history.part import Artifact, artifact_name
 from roboco.domain.history.state import AFTER_INVALID_OUTPUT, AFTER_RESULTS, WRAP_UP_RULE
 from roboco.domain.ids import tenant_of
 from roboco.domain.limits import Limits
 from roboco.domain.paths import artifact_path
-from roboco.domain.prompt.attached import data_of, file_mime_type, file_part, kind_of
-from roboco.domain.prompt.chat import ChatMessage
+from roboco.domain.prompt.chat import ChatMessage, data_of, file_mime_type, file_part, kind_of
 from roboco.domain.prompt.coordinator_tools import coordinator_tools
 from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory, offered_tools
 from roboco.domain.team.context_policy import BudgetContext

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from roboco.domain.canonical_json import json_bytes
 from roboco.domain.history.part import ErrorPart
-from roboco.domain.history.shared_state import STATE, checked_changes
+from roboco.domain.history.state import STATE, checked_changes
 from roboco.domain.history.step import INVALID_OUTPUT, MAX_ANSWER_BYTES, OUTPUT
 from roboco.domain.prompt.typed_answer import answer_value
 from roboco.domain.team.team import Agent

@@ -7,7 +7,7 @@ from fastapi import Path, Query, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from roboco.domain.artifact_name import ARTIFACT_NAME
+from roboco.domain.history.part import ARTIFACT_NAME
 from roboco.gateway.problem import invalid
 
 MAX_WAIT: Final = 20.0

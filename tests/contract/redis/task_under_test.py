@@ -9,8 +9,7 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
-from roboco.domain.team.model_limits import ModelLimits
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelLimits, ModelProfile
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.inbox import Inbox

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.ids import shard_of
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
-from roboco.domain.shard import shard_of
 from roboco.domain.stream.event import AnyEvent
 from roboco.errors import UsageError
 from roboco.ports.clock import Clock

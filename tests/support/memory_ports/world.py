@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from roboco.domain.decision.action import Wait
+from roboco.domain.decision.action import Situation, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.situation import Situation
 from roboco.domain.history.lineage import Retry, parent_of
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.shard import SHARDS
+from roboco.domain.ids import SHARDS
 from roboco.engine.operate.fill import REFILL_INTERVAL
 from roboco.ports.fill import FillKind, FillPhase, FillPosition
 from roboco.ports.schedule import Schedule

@@ -8,7 +8,7 @@ import pytest
 import redis
 from redis.connection import AbstractConnection
 
-from roboco.domain.shard import SHARDS, shard_of
+from roboco.domain.ids import SHARDS, shard_of
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.engine import Engine
 from roboco.engine.operate.sweep import sweep_shard
