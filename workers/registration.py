@@ -21,8 +21,7 @@ from celery.worker import state
 from roboco.broker.background import run_periodically
 from roboco.broker.broker_owner import Deployment
 from roboco.client.wiring import workspace_address
-from roboco.engine.formats import check_format
-from roboco.engine.registration import register
+from roboco.engine.registration import check_format, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError, TransientError
 from roboco.ports.registry import Registration, WorkerLoad, WorkspaceIdentity

@@ -22,7 +22,7 @@ from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.accept.answer import open_tool_changes
 from roboco.engine.accept.sub_tasks import asks, open_sub_tasks
 from roboco.engine.engine import Engine
-from roboco.engine.record.newest_step import newest_step
+from roboco.engine.record.recover import newest_step
 
 WaitingCall = tuple[TaskStep, ToolCall, ToolDeclaration | None]
 """A call with its step and its tool, which is None if the client runs it."""

@@ -22,7 +22,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.engine.accept.at_rest import stays_at_rest
 from roboco.engine.engine import Engine
 from roboco.engine.retry import retry
-from roboco.engine.tombstones import check_not_erased
+from roboco.engine.workspace_records import check_not_erased
 from roboco.errors import CorruptHistory
 from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.position import Record, StreamPosition

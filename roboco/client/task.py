@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from functools import cached_property
 from pathlib import Path
 from typing import Unpack
 
@@ -31,7 +32,7 @@ from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.team.team import Team
 from roboco.engine.accept.wait_cause import current_cause
 from roboco.engine.engine import Engine
-from roboco.engine.frozen_teams import team_as_data
+from roboco.engine.workspace_records import team_as_data
 from roboco.redis.stream.async_follower import AsyncFollower
 from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings
@@ -43,10 +44,16 @@ class Task(TaskControl, TaskRecord, TaskFiles):
     def __init__(self, task_id: str, engine: Engine, follower: RedisFollower, settings: Settings) -> None:
         super().__init__(task_id, engine, settings)
         self._follower = follower
-        address = workspace_address(settings)
-        worker_check = WorkerCheck(task_id, lambda: current_cause(engine, address, task_id))
-        self._stream = TaskStream(task_id, engine, follower, self.settled_summary, worker_check)
-        self._async_stream = AsyncTaskStream(self._stream, AsyncFollower(follower))
+
+    @cached_property
+    def _stream(self) -> TaskStream:
+        address = workspace_address(self._settings)
+        worker_check = WorkerCheck(self.task_id, lambda: current_cause(self._engine, address, self.task_id))
+        return TaskStream(self.task_id, self._engine, self._follower, self.settled_summary, worker_check)
+
+    @cached_property
+    def _async_stream(self) -> AsyncTaskStream:
+        return AsyncTaskStream(self._stream, AsyncFollower(self._follower))
 
     def _stream_of(self, task_id: str) -> AsyncTaskStream:
         """Return the stream of this task or of a sub-task, which may wait for its place among others."""

@@ -21,10 +21,10 @@ from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_profile import OPENAI_BASE_URL, ModelLimits
 from roboco.domain.url import strip_credentials, without_query
 from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, WorkspaceRecords
-from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
 from roboco.engine.switches import SwitchBoard
+from roboco.engine.workspace_records import FrozenTeams
 from roboco.model.allowlist import variables_for
 from roboco.model.lazy import LazyModel
 from roboco.notifications.callback import CallbackSender

@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeVar, get_args, overload
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from roboco.domain.history.part import Media
-from roboco.domain.team.tool_spec import Effect, ToolDeclaration
+from roboco.domain.schema import Effect
+from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
 from roboco.tools.returned_files import split_files

@@ -11,8 +11,8 @@ from roboco.domain.paths import OPEN_MARKERS, open_marker_path
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.engine import Engine
-from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.operate.sweep import sweep_shard
+from roboco.engine.workspace_records import FrozenTeams
 from roboco.ports.clock import Clock
 from roboco.ports.task_store import Phase
 from roboco.redis.dead_letters import RedisDeadLetters

@@ -27,7 +27,7 @@ from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage_table import Dimension, UsageRow, UsageTable, parse_dimensions
 from roboco.engine.engine import Engine
 from roboco.engine.selected_tasks import select_page
-from roboco.engine.task_usages import task_usage
+from roboco.engine.usage import task_usage
 from roboco.errors import CorruptHistory, UsageError
 
 DEFAULT_DAYS: Final = 30

@@ -1,10 +1,9 @@
 """The input and the output of `decide`: a situation, and an action. The coordinator executes exactly one at a time."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from roboco.domain.decision.router import Route
 from roboco.domain.history.part import ErrorPart, Part, ToolCall
 from roboco.domain.history.step import ORCHESTRATOR
 from roboco.domain.history.tool_outcome import ToolOutcome
@@ -70,6 +69,25 @@ class Situation:
         if self.give_up_reason is None and expired is not None:
             return expired.reason
         return self.give_up_reason or (INTERRUPTED if self.interruption else None)
+
+
+WORKER_LOST_RULE = "worker_lost"
+"""The rule of a route to no agent, of a router whose workers were lost."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The next agent, "USER" or "END", with the rule that chose it and the candidates."""
+
+    to: str
+    router: str
+    rule: str
+    reason: str
+    candidates: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """Return the route as JSON for a step's `metadata.routing`."""
+        return asdict(self) | {"candidates": list(self.candidates)}
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.decision.action import AppendStep, End, Situation, error_step
-from roboco.domain.decision.router import Route, Router
+from roboco.domain.decision.action import AppendStep, End, Route, Situation, error_step
+from roboco.domain.decision.router import Router
 from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
-from roboco.domain.history.state import AFTER_INVALID_OUTPUT, STATE, History, TaskState
+from roboco.domain.history.state import AFTER_INVALID_OUTPUT, History, TaskState
 from roboco.domain.history.step import (
     ANSWER_FORM,
     DRAFT,
@@ -38,6 +38,7 @@ from roboco.domain.history.step import (
     PROVIDER,
     REASONING,
     REFUSED,
+    STATE,
     USER,
     TaskStep,
 )

@@ -12,9 +12,11 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import (
     ATTEMPTS,
     INTERRUPTED,
+    WORKER_LOST_RULE,
     Action,
     AppendStep,
     End,
+    Route,
     Situation,
     StartTurn,
     Wait,
@@ -22,7 +24,7 @@ from roboco.domain.decision.action import (
 )
 from roboco.domain.decision.answer_checks import lacks_form, next_for_guards, route_after_form
 from roboco.domain.decision.budget import limit_reached
-from roboco.domain.decision.router import WORKER_LOST_RULE, Route, Router, route
+from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
 from roboco.domain.decision.turn_without_model import answer_step, begin_turn, finish_map, refused_turn, start_map
 from roboco.domain.history.goal import reminder

@@ -7,36 +7,17 @@ calls a tool writes another step before its run ends.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, assert_never
 
+from roboco.domain.decision.action import Route
 from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import OUTPUT, USER, TaskStep
 from roboco.domain.pattern import matches
 from roboco.domain.team.collaboration import END, TO_USER, Custom, Edge, Graph, Manual, Sequential
 from roboco.domain.team.condition import Condition
 from roboco.domain.team.team import Team
-
-WORKER_LOST_RULE = "worker_lost"
-"""The rule of a route to no agent, of a router whose workers were lost."""
-
-
-@dataclass(frozen=True)
-class Route:
-    """The next agent, "USER" or "END", with the rule that chose it and the candidates."""
-
-    to: str
-    router: str
-    rule: str
-    reason: str
-    candidates: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """Return the route as JSON for a step's `metadata.routing`."""
-        return asdict(self) | {"candidates": list(self.candidates)}
-
 
 NO_STATE: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
-from roboco.domain.decision.action import Action, AppendStep, CallTools, Situation, Wait
+from roboco.domain.decision.action import Action, AppendStep, CallTools, Route, Situation, Wait
 from roboco.domain.decision.answer_checks import guard_verdicts, passed_answer
-from roboco.domain.decision.router import Route
 from roboco.domain.decision.tool_answers import (
     approval_decisions,
     by_coordinator,
@@ -27,7 +26,7 @@ from roboco.domain.decision.tool_answers import (
 )
 from roboco.domain.decision.turn_without_model import recorded_answer
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
-from roboco.domain.history.state import ACHIEVED_GOALS, STATE, History, TaskState
+from roboco.domain.history.state import ACHIEVED_GOALS, History, TaskState
 from roboco.domain.history.step import (
     ANSWER,
     ANSWER_FORM,
@@ -36,6 +35,7 @@ from roboco.domain.history.step import (
     GUARDS,
     NOT_RUN,
     RESOLVED_BY,
+    STATE,
     TOOL_EXECUTOR,
     TaskStep,
 )

@@ -22,9 +22,8 @@ from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import canonical_json, json_bytes
-from roboco.domain.decision.action import AppendStep, error_step
+from roboco.domain.decision.action import AppendStep, Route, error_step
 from roboco.domain.decision.budget import refused_calls
-from roboco.domain.decision.router import Route
 from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart, ToolResult
 from roboco.domain.history.state import AFTER_RESULTS, History
 from roboco.domain.history.step import (

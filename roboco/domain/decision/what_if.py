@@ -6,9 +6,10 @@ from roboco.domain.builtin_tools import DELEGATE, MEMORY_TOOLS, RECALL
 from roboco.domain.decision.tool_answers import is_client_call, requires_approval, spec_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import TaskStep
+from roboco.domain.schema import Effect
 from roboco.domain.team.mcp_server import McpServer, McpToolSettings
 from roboco.domain.team.team import Team, default_prefix
-from roboco.domain.team.tool_spec import Effect, TaskTool, ToolSpec
+from roboco.domain.team.tool_spec import TaskTool, ToolSpec
 
 REFUSED = "not run: this is a what-if run, and task "
 """The beginning of the error of a refused call."""

@@ -2,20 +2,17 @@
 
 The state is updated step by step, so that no turn has to read the whole history. The cost of a decision therefore does
 not grow with the number of steps.
-
-A task has a state that its tools, clients and agents share: named values, which each step may change under `state` in
-its metadata. The last writer of a name counts, and null removes it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from pydantic import Field
 
 from roboco.domain.builtin_tools import CLIENT_PREFIX, DELEGATE
-from roboco.domain.canonical_json import canonical_json, json_bytes, sha256, validated_json
+from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.history.step import (
@@ -23,9 +20,11 @@ from roboco.domain.history.step import (
     GUARDS,
     LIMIT,
     ORCHESTRATOR,
+    STATE,
     TOOL_EXECUTOR,
     USER,
     TaskStep,
+    changed_state,
     start_time_of,
 )
 from roboco.domain.ids import step_id_at
@@ -42,28 +41,6 @@ from roboco.domain.usage import (
     unfinished_usage,
     usage_of,
 )
-
-STATE: Final = "state"
-"""The metadata key of a step for the values that it changes."""
-MAX_STATE_BYTES: Final = 32 * 1024
-"""The largest state of a task, in bytes of its JSON."""
-
-
-def changed_state(values: Mapping[str, Any], changes: object) -> dict[str, Any]:
-    """Return the values after these changes. Changes that would make them too large are left out as a whole."""
-    if not isinstance(changes, dict) or not changes:
-        return dict(values)
-    changed = {name: value for name, value in (dict(values) | changes).items() if value is not None}
-    return changed if json_bytes(changed) <= MAX_STATE_BYTES else dict(values)
-
-
-def checked_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes as JSON. Raise ValueError if they are none, or make the state too large."""
-    checked: dict[str, Any] = validated_json(dict(changes))
-    if (size := json_bytes(dict(values) | checked)) > MAX_STATE_BYTES:
-        raise ValueError(f"state: has {size} bytes of JSON with this change, at most {MAX_STATE_BYTES} are possible")
-    return checked
-
 
 MAX_COUNTED_CALLS = 64
 """The number of different calls that are counted, newest first."""

@@ -2,13 +2,16 @@
 
 Each step contains the digest of the step before it. This chain makes every later change of a stored history detectable:
 a changed step no longer matches its own digest, and a removed or inserted one breaks the chain.
+
+A task has a state that its tools, clients and agents share: named values, which each step may change under `state` in
+its metadata. The last writer of a name counts, and null removes it.
 """
 
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
     AliasChoices,
@@ -20,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.canonical_json import canonical_json, json_bytes, sha256, validated_json
 from roboco.domain.history.part import (
     Artifact,
     ArtifactPart,
@@ -128,6 +131,30 @@ EXPIRED = "expired"
 """The key of an approval in the metadata of a step of results, if no person has decided in time: see `OnExpiry`."""
 RETRY = "retry"
 """The metadata key of the step with which a failed task continues, for the record of its retry."""
+
+
+STATE: Final = "state"
+"""The metadata key of a step for the values that it changes."""
+
+
+MAX_STATE_BYTES: Final = 32 * 1024
+"""The largest state of a task, in bytes of its JSON."""
+
+
+def changed_state(values: Mapping[str, Any], changes: object) -> dict[str, Any]:
+    """Return the values after these changes. Changes that would make them too large are left out as a whole."""
+    if not isinstance(changes, dict) or not changes:
+        return dict(values)
+    changed = {name: value for name, value in (dict(values) | changes).items() if value is not None}
+    return changed if json_bytes(changed) <= MAX_STATE_BYTES else dict(values)
+
+
+def checked_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes as JSON. Raise ValueError if they are none, or make the state too large."""
+    checked: dict[str, Any] = validated_json(dict(changes))
+    if (size := json_bytes(dict(values) | checked)) > MAX_STATE_BYTES:
+        raise ValueError(f"state: has {size} bytes of JSON with this change, at most {MAX_STATE_BYTES} are possible")
+    return checked
 
 
 class TaskStep(RecordModel):

@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, m
 
 from roboco.domain.canonical_json import json_bytes, validated_json
 from roboco.domain.history.goal import MAX_GOALS, Goal
-from roboco.domain.history.state import MAX_STATE_BYTES
+from roboco.domain.history.step import MAX_STATE_BYTES
 from roboco.domain.schema import InputModel
 from roboco.errors import UsageError
 

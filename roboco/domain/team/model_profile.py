@@ -7,19 +7,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from roboco.domain.canonical_json import canonical_json, validated_json
-from roboco.domain.schema import EnvVarName, InputModel, Price
+from roboco.domain.schema import CredentialName, EnvVarName, InputModel, Price
 from roboco.domain.url import covers, url_error
 from roboco.domain.usage import ModelUsage
 from roboco.errors import UsageError
-
-CREDENTIAL_NAME = r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
-
-
-class CredentialName(InputModel):
-    """A secret that the function of ROBOCO_CREDENTIALS returns for the tenant of the task."""
-
-    credential: Annotated[str, Field(pattern=CREDENTIAL_NAME)]
-
 
 MAX_PARAMETERS_BYTES = 16_384
 """The most bytes of a profile's `parameters`, as JSON."""

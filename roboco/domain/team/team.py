@@ -9,7 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from roboco.domain.limits import Limits
 from roboco.domain.memory import MemorySettings
-from roboco.domain.schema import TOOL_PATTERN, FunctionName, InputModel, Name, Price
+from roboco.domain.schema import TOOL_PATTERN, Effect, FunctionName, InputModel, Name, Price
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
 from roboco.domain.team.guards import Guards
@@ -18,7 +18,6 @@ from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.domain.team.tool_spec import (
     AgentFunction,
     Approval,
-    Effect,
     PydanticTool,
     PydanticTurn,
     ServerTool,

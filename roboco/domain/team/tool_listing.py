@@ -6,8 +6,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.schema import RecordModel
-from roboco.domain.team.tool_spec import Effect
+from roboco.domain.schema import Effect, RecordModel
 from roboco.errors import CorruptHistory
 
 MAX_LISTING_CHARS = 4 * 1024 * 1024

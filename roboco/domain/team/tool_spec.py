@@ -4,11 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from roboco.domain.schema import FunctionName, InputModel, Price, ToolName
+from roboco.domain.schema import Effect, FunctionName, InputModel, Price, ToolName
 from roboco.domain.team.approval import ApprovalTerms, ArgumentCondition
-
-Effect = Literal["pure", "idempotent", "irreversible"]
-"""The effect of a tool on the world. It determines the treatment of a call whose worker is lost."""
 
 
 def _approval_kind(value: Any) -> str:

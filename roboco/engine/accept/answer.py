@@ -26,7 +26,7 @@ from roboco.engine.accept.accept_item import accept_item, check_idempotent, chec
 from roboco.engine.accept.sub_tasks import task_with_call
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
-from roboco.engine.record.newest_step import newest_step
+from roboco.engine.record.recover import newest_step
 from roboco.engine.record.tool_listings import approve_change, tool_differences
 from roboco.errors import NotFound, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Snapshot

@@ -24,9 +24,17 @@ from roboco.engine.coordinate import approval_times
 from roboco.engine.coordinate.actions import Ended, Moved, decide_and_execute, stay_waiting
 from roboco.engine.coordinate.archive import close_again, close_task
 from roboco.engine.coordinate.next_step import NextStep
-from roboco.engine.coordinate.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinate.pending_calls import PendingCalls
-from roboco.engine.coordinate.pending_turn import cancel_turn, check_turn
+from roboco.engine.coordinate.pending_turn import (
+    Decide,
+    GiveUp,
+    PendingWork,
+    Repeat,
+    Rest,
+    cancel_turn,
+    check_turn,
+    needs_redelivery,
+)
 from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.engine.record import inbox_items as items

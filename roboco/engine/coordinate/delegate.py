@@ -35,7 +35,7 @@ from roboco.engine.coordinate.close_call import close_call
 from roboco.engine.coordinate.sub_task_result import send_result
 from roboco.engine.engine import Engine
 from roboco.engine.record.recorded_answers import recorded_answer
-from roboco.engine.tombstones import receipt_of
+from roboco.engine.workspace_records import receipt_of
 from roboco.errors import UsageError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.task_store import Snapshot

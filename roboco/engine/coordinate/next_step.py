@@ -21,9 +21,9 @@ from functools import partial
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.decision.action import Action, CallTools, Situation, StartTurn
+from roboco.domain.decision.action import WORKER_LOST_RULE, Action, CallTools, Route, Situation, StartTurn
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.router import WORKER_LOST_RULE, Route, Router, route
+from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT, by_coordinator
 from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of

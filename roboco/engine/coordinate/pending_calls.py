@@ -26,7 +26,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinate.close_call import close_call
 from roboco.engine.coordinate.delegate import start_sub_tasks
 from roboco.engine.coordinate.next_step import dispatch_call
-from roboco.engine.coordinate.pending import (
+from roboco.engine.coordinate.pending_turn import (
     EXPIRY_MARGIN,
     Decide,
     Rest,

@@ -21,7 +21,7 @@ from roboco.engine.accept.accept_task import (
     load_into_redis,
     prepare_load,
 )
-from roboco.engine.accept.fallback import falling_back_to_sweeper
+from roboco.engine.accept.checks import falling_back_to_sweeper
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.engine import Engine
 from roboco.ports.task_store import Snapshot

@@ -32,8 +32,7 @@ from roboco.domain.tokens import estimate_tokens
 from roboco.domain.usage import Usage
 from roboco.engine.engine import Engine
 from roboco.engine.record.rate_tickets import summary_profile, summary_ticket
-from roboco.engine.run.cancellation import Cancellation
-from roboco.engine.run.claimed_turn import ProgressNote
+from roboco.engine.run.claimed_turn import Cancellation, ProgressNote
 from roboco.engine.usage import failed_usage, unfinished_usage, usage_at
 from roboco.errors import ModelError, TransientError
 from roboco.ports.leases import TurnClaim

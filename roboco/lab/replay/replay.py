@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from roboco.domain.decision.action import Action, AppendStep, CallTools, End, Situation, StartTurn, Wait
+from roboco.domain.decision.action import Action, AppendStep, CallTools, End, Route, Situation, StartTurn, Wait
 from roboco.domain.decision.answer_checks import GUARD
 from roboco.domain.decision.decide import GOALS, LOOP, ROUTER, STOPPED
-from roboco.domain.decision.router import Route, Router, route
+from roboco.domain.decision.router import Router, route
 from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.state import REMINDED_GOALS, History
 from roboco.domain.history.step import (

@@ -11,12 +11,13 @@ from functools import lru_cache
 from typing import Any
 
 from roboco.domain.canonical_json import well_formed
+from roboco.domain.schema import Effect
 from roboco.domain.team.known_tools import LIST_TOOLS, missing_tools_error
 from roboco.domain.team.mcp_server import MAX_SERVER_TOOLS, McpServer, McpToolSettings
 from roboco.domain.team.server_tool_names import short_names
 from roboco.domain.team.team import Team, default_prefix
 from roboco.domain.team.tool_listing import MAX_LISTING_CHARS, ListedTool, Listing
-from roboco.domain.team.tool_spec import Effect, ServerTool
+from roboco.domain.team.tool_spec import ServerTool
 from roboco.errors import UsageError
 from roboco.process.credential_mask import CredentialMask
 from roboco.schemas.reduced_schema import reduced_schema

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from roboco.domain.decision.router import Route, Router
+from roboco.domain.decision.action import Route
+from roboco.domain.decision.router import Router
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.history.tool_outcome import successful_outcome

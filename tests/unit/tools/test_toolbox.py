@@ -13,12 +13,13 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from roboco.cli.commands.demo import shipped_team
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.action import Route
 from roboco.domain.history.part import Media, ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.schema import Effect
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_listing import ListedTool, Listing
-from roboco.domain.team.tool_spec import Effect, ServerTool, ToolSpec
+from roboco.domain.team.tool_spec import ServerTool, ToolSpec
 from roboco.domain.team.validation import validate_team
 from roboco.engine.record.call_failures import call_failures
 from roboco.errors import TransientError, UsageError

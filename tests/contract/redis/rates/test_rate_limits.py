@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.team.model_profile import CredentialName, ModelProfile
+from roboco.domain.schema import CredentialName
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admitted, Ticket
 from roboco.redis.rate_limits import RedisRateLimiter
 from roboco.redis.scripts import Scripts

@@ -23,7 +23,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.usage_table import UsageRow, UsageTable
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.engine.operate.what_if import start_runs
-from roboco.engine.task_usages import STORE_INTERVAL, task_usage
+from roboco.engine.usage import STORE_INTERVAL, task_usage
 from roboco.errors import CorruptHistory, Forbidden, UsageError
 from tests.support.memory_ports.world import World, world_parts
 from tests.unit.engine.accept.test_retry_task import failed_world

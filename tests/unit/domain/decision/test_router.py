@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.router import Route, route
+from roboco.domain.decision.action import Route
+from roboco.domain.decision.router import route
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 from tests.unit.domain.steps import Line, call, history_of, result, routed, steps_of

@@ -2,7 +2,8 @@
 
 import pytest
 
-from roboco.domain.decision.router import Route, Router
+from roboco.domain.decision.action import Route
+from roboco.domain.decision.router import Router
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
