@@ -15,7 +15,7 @@ from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.operator import what_if as comparisons
 from roboco.client.operator.what_if import RunningComparison, WhatIfOptions
 from roboco.client.options import ForkOptions, LimitOptions
-from roboco.client.stream import TaskStream
+from roboco.client.stream import TaskStream, WorkerCheck
 from roboco.client.sub_task_stream import SubTaskStream
 from roboco.client.task_commands import handle_task_command
 from roboco.client.task_control import TaskControl
@@ -24,7 +24,6 @@ from roboco.client.task_record import TaskRecord
 from roboco.client.task_result import TaskResult
 from roboco.client.team_lookup import resolve_team
 from roboco.client.wiring import workspace_address
-from roboco.client.worker_check import WorkerCheck
 from roboco.domain.ids import qualified_id, tenant_of
 from roboco.domain.session.session import ContinuationToken
 from roboco.domain.status import TaskStatus

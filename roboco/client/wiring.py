@@ -40,9 +40,7 @@ from roboco.redis.client import connect_for_renewals
 from roboco.redis.dead_letters import RedisDeadLetters
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps
-from roboco.redis.lease_renewals import RedisLeaseRenewals
-from roboco.redis.leases import RedisLeases
+from roboco.redis.leases import RedisLeaseRenewals, RedisLeases
 from roboco.redis.logs import RedisEventLogs
 from roboco.redis.mcp_tokens import RedisTokenStore
 from roboco.redis.rate_limits import RedisRateLimiter
@@ -50,7 +48,7 @@ from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.redis.signals import RedisSignals
 from roboco.redis.task_index import RedisTaskIndex
-from roboco.redis.task_store import RedisTaskStore
+from roboco.redis.task_store import RedisTaskStore, StoredSteps
 from roboco.redis.worker_registry import RedisWorkerRegistry
 from roboco.settings import Settings
 from roboco.telemetry.instrumented_model import instrumented

@@ -22,11 +22,10 @@ from roboco.redis.client import connect
 from roboco.redis.cluster import LazyCluster
 from roboco.redis.dead_letters import RedisDeadLetters
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps, no_steps
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.redis.server_error import explain
-from roboco.redis.task_store import RedisTaskStore
+from roboco.redis.task_store import RedisTaskStore, StoredSteps, no_steps
 from roboco.settings import Settings
 
 MIN_VERSION: Final = (7, 0)

@@ -34,7 +34,7 @@ from roboco.domain.paths import (
 )
 from roboco.engine.engine import Engine, TaskStores
 from roboco.errors import TransientError
-from roboco.ports.fill import FillKind, FillPhase, FillPosition
+from roboco.ports.schedule import FillKind, FillPhase, FillPosition
 
 _log = logging.getLogger(__name__)
 

@@ -4,8 +4,6 @@
     (once    (create)           (put)        (fenced, once)
     per attempt)
 
-The execution between claim and record is in `claimed_call.py`, with the two phases of an irreversible tool.
-
 Two-phase effects: an irreversible tool has an effect that must not happen twice, and no transaction spans the tool and
 the workspace. So the worker stores an intent before it runs the tool, and the outcome after that. Both files outlive
 the worker:

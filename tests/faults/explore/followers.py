@@ -5,8 +5,7 @@ from functools import partial
 from typing import Any, cast
 
 from roboco.client.session import poll, session
-from roboco.client.stream import TaskStream
-from roboco.client.worker_check import WorkerCheck
+from roboco.client.stream import TaskStream, WorkerCheck
 from roboco.domain.session.session import SessionMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta

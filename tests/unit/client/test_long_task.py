@@ -8,11 +8,10 @@ import pytest
 
 from roboco.client import stream
 from roboco.client.pending_actions import PendingActions
-from roboco.client.stream import TaskStream
+from roboco.client.stream import TaskStream, WorkerCheck
 from roboco.client.task_explanation import explanation_of
 from roboco.client.task_record import TaskRecord
 from roboco.client.usage_report import usage_report
-from roboco.client.worker_check import WorkerCheck
 from roboco.domain.history.limit_changes import read_limit_overrides
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roboco.client.operator.usage import UsageCollector, UsageSummary, parse_day
-from roboco.client.operator.usage_formats import csv_lines, json_lines
+from roboco.client.operator.usage import UsageCollector, UsageSummary, csv_lines, json_lines, parse_day
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import summary_path, usage_path
