@@ -62,7 +62,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "ToolResultPart",
         "UnknownPart",
     ),
-    "roboco.domain.decision.route": ("Route",),
+    "roboco.domain.decision.action": ("Route",),
     "roboco.domain.session.session": (
         "Session",
         "SessionDelta",

@@ -5,7 +5,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.receipt import Receipt
 from roboco.client.task import Task
 from roboco.client.task_result import TaskResult
-from roboco.domain.decision.route import Route
+from roboco.domain.decision.action import Route
 from roboco.domain.history.part import (
     Artifact,
     ArtifactPart,

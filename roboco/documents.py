@@ -25,7 +25,7 @@ from roboco.domain.history.part import (
 )  # fmt: skip
 from roboco.domain.history.step import TaskStep as TaskStep
 from roboco.domain.inbox.attachments import ClientViewingContext as ClientViewingContext, ToolScope
-from roboco.domain.inbox.client_tool import ClientTool
+from roboco.domain.inbox.attachments import ClientTool
 from roboco.domain.reading_form import (
     DocumentForm as DocumentForm, StreamForm as StreamForm, in_form as in_form, steps_in_form as steps_in_form,
 )  # fmt: skip

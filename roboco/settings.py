@@ -14,7 +14,7 @@ from roboco.allowlist import Allowlist, read_allowlist
 from roboco.domain.day_budget import parse_budget
 from roboco.domain.removal.retention import RetentionRule, parse_rule
 from roboco.domain.schema import FUNCTION_PATTERN, CallerId
-from roboco.domain.team.model_limits import parse_limit
+from roboco.domain.team.model_profile import parse_limit
 from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
 from roboco.removed_settings import REMOVED

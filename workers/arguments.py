@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from roboco.broker.names import CREATING_TASKS
 from roboco.domain.ids import MESSAGE_PREFIX, check_task_id
-from roboco.engine.coordinate.task_answer import TaskAnswer
+from roboco.engine.coordinate.shop_task import TaskAnswer
 from roboco.errors import UsageError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 

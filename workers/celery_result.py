@@ -4,8 +4,7 @@ from celery.exceptions import Ignore, Reject, Retry
 
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.guard import Acknowledge, Disposition, Requeue
-from roboco.engine.run.attempt_outcome import CallOutcome, SwitchedOff, TurnOutcome
-from roboco.engine.run.turn_result import TurnFailed, TurnResult
+from roboco.engine.run.attempt_outcome import CallOutcome, SwitchedOff, TurnFailed, TurnOutcome, TurnResult
 from roboco.errors import Conflict, TaskFailed, TransientError
 
 

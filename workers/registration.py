@@ -21,18 +21,16 @@ from celery.worker import state
 from roboco.broker.background import run_periodically
 from roboco.broker.broker_owner import Deployment
 from roboco.client.wiring import workspace_address
-from roboco.engine.formats import check_format
-from roboco.engine.registration import register
+from roboco.engine.registration import check_format, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError, TransientError
 from roboco.ports.registry import Registration, WorkerLoad, WorkspaceIdentity
 from roboco.ports.workspace import Files
 from roboco.redis.client import connect_fail_fast
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
-from roboco.redis.task_store import RedisTaskStore
+from roboco.redis.task_store import RedisTaskStore, StoredSteps
 from roboco.redis.worker_registry import RedisWorkerRegistry
 from roboco.settings import Settings
 from roboco.workers.deployment import CLAIM_INTERVAL, BrokerClaim, check_channels

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from roboco.domain.shard import SHARDS
+from roboco.domain.ids import SHARDS
 from roboco.engine.backoff import Backoff
 from roboco.errors import RobocoError
 

@@ -20,7 +20,7 @@ from celery.signals import worker_ready, worker_shutting_down
 
 from roboco.broker.background import logged, run_periodically
 from roboco.broker.broker_scripts import BrokerScripts
-from roboco.domain.shard import SHARDS
+from roboco.domain.ids import SHARDS
 from roboco.engine.operate.fill import FillStep, fill_page
 from roboco.engine.operate.sweep import sweep_shard
 from roboco.errors import RobocoError

@@ -17,7 +17,7 @@ from celery import Celery
 
 from roboco.broker.broker import PRIORITIES, SEPARATOR
 from roboco.broker.names import QUEUE_OF, tenant_lanes
-from roboco.domain.history.priority import Priority
+from roboco.domain.history.step import Priority
 from roboco.domain.ids import tenant_of
 
 # Kombu's Redis transport keeps a list for each of `priority_steps`, and consumes the lowest number first. Messages of

@@ -13,7 +13,7 @@ exists. The time bounds how long a copy is valid after that. Several keys allow 
 are accepted.
 
 The answer of a shop's Celery task is accepted without a signature, because the shop's workers have no key. It contains
-a secret of its call instead, which a coordinator compares (`task_answer.py`).
+a secret of its call instead, which a coordinator compares (`shop_task.py`).
 """
 
 import hashlib

@@ -14,8 +14,8 @@ from roboco.client.task_commands import TASK_HANDLERS
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.notification import check_callback
+from roboco.engine.coordinate.shop_task import TaskAnswer, accept_task_answer
 from roboco.engine.coordinate.submit import submit
-from roboco.engine.coordinate.task_answer import TaskAnswer, accept_task_answer
 from roboco.engine.engine import Engine
 from roboco.errors import Forbidden, UsageError
 from roboco.settings import Settings

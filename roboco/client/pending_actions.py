@@ -16,13 +16,13 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import answer_id, approval_id, change_id
 from roboco.domain.team.team import Team
-from roboco.domain.team.tool_difference import ToolDifference
+from roboco.domain.team.tool_listing import ToolDifference
 from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.accept.answer import open_tool_changes
 from roboco.engine.accept.sub_tasks import asks, open_sub_tasks
 from roboco.engine.engine import Engine
-from roboco.engine.record.newest_step import newest_step
+from roboco.engine.record.recover import newest_step
 
 WaitingCall = tuple[TaskStep, ToolCall, ToolDeclaration | None]
 """A call with its step and its tool, which is None if the client runs it."""

@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from functools import cached_property
 from pathlib import Path
 from typing import Unpack
 
@@ -14,7 +15,7 @@ from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.operator import what_if as comparisons
 from roboco.client.operator.what_if import RunningComparison, WhatIfOptions
 from roboco.client.options import ForkOptions, LimitOptions
-from roboco.client.stream import TaskStream
+from roboco.client.stream import TaskStream, WorkerCheck
 from roboco.client.sub_task_stream import SubTaskStream
 from roboco.client.task_commands import handle_task_command
 from roboco.client.task_control import TaskControl
@@ -23,7 +24,6 @@ from roboco.client.task_record import TaskRecord
 from roboco.client.task_result import TaskResult
 from roboco.client.team_lookup import resolve_team
 from roboco.client.wiring import workspace_address
-from roboco.client.worker_check import WorkerCheck
 from roboco.domain.ids import qualified_id, tenant_of
 from roboco.domain.session.session import ContinuationToken
 from roboco.domain.status import TaskStatus
@@ -31,7 +31,7 @@ from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.team.team import Team
 from roboco.engine.accept.wait_cause import current_cause
 from roboco.engine.engine import Engine
-from roboco.engine.frozen_teams import team_as_data
+from roboco.engine.workspace_records import team_as_data
 from roboco.redis.stream.async_follower import AsyncFollower
 from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings
@@ -43,10 +43,16 @@ class Task(TaskControl, TaskRecord, TaskFiles):
     def __init__(self, task_id: str, engine: Engine, follower: RedisFollower, settings: Settings) -> None:
         super().__init__(task_id, engine, settings)
         self._follower = follower
-        address = workspace_address(settings)
-        worker_check = WorkerCheck(task_id, lambda: current_cause(engine, address, task_id))
-        self._stream = TaskStream(task_id, engine, follower, self.settled_summary, worker_check)
-        self._async_stream = AsyncTaskStream(self._stream, AsyncFollower(follower))
+
+    @cached_property
+    def _stream(self) -> TaskStream:
+        address = workspace_address(self._settings)
+        worker_check = WorkerCheck(self.task_id, lambda: current_cause(self._engine, address, self.task_id))
+        return TaskStream(self.task_id, self._engine, self._follower, self.settled_summary, worker_check)
+
+    @cached_property
+    def _async_stream(self) -> AsyncTaskStream:
+        return AsyncTaskStream(self._stream, AsyncFollower(self._follower))
 
     def _stream_of(self, task_id: str) -> AsyncTaskStream:
         """Return the stream of this task or of a sub-task, which may wait for its place among others."""

@@ -17,18 +17,16 @@ from roboco.domain.history.part import ToolResult
 from roboco.domain.history.step import ANSWER_FORM
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import NewId, check_item_id, check_own_item_id, check_task_id, fork_item_id
-from roboco.domain.inbox.answer_form import AnswerForm
-from roboco.domain.inbox.attachments import Attachments
+from roboco.domain.inbox.attachments import AnswerForm, Attachments
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.inbox.submission import parse_arguments, parse_message, parse_result
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.schema import CallerId, InputModel
-from roboco.engine.accept import answer, pause, send
+from roboco.engine.accept import answer, control
 from roboco.engine.accept.accept_item import IdLookup, accept_item
-from roboco.engine.accept.attachments import check_attachments
-from roboco.engine.accept.fork import ForkRequest, fork
-from roboco.engine.accept.limits import set_limits
-from roboco.engine.accept.retry_task import retry_task
+from roboco.engine.accept.checks import check_attachments
+from roboco.engine.accept.control import set_limits
+from roboco.engine.accept.fork import ForkRequest, fork, retry_task
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
 from roboco.settings import Settings
@@ -134,7 +132,7 @@ class _ForkArguments(_ItemArguments, Attachments):
 def _handle_send(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     command = parse_arguments(_SendArguments, arguments)
     message, lookup = _user_message(engine, command, item_id), command.lookup(item_id)
-    send.accept_message(engine, check_task_id(command.task_id), message, command.if_busy, lookup)
+    control.accept_message(engine, check_task_id(command.task_id), message, command.if_busy, lookup)
 
 
 def _handle_interrupt(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
@@ -143,11 +141,11 @@ def _handle_interrupt(engine: Engine, settings: Settings, arguments: dict[str, A
     if command.message is not None:
         message = _MessageArguments.model_validate(command.model_dump(by_alias=True))
         sent = _user_message(engine, message, item_id)
-        send.accept_message(engine, task_id, sent, "interrupt", command.lookup(item_id))
+        control.accept_message(engine, task_id, sent, "interrupt", command.lookup(item_id))
     else:
         _check_no_attachments(command, command.agent)
         new_id = command.checked_item_id(item_id)
-        send.accept_interrupt(engine, task_id, new_id, command.by, command.lookup(item_id))
+        control.accept_interrupt(engine, task_id, new_id, command.by, command.lookup(item_id))
 
 
 def _check_no_attachments(command: Attachments, agent: str | None) -> None:
@@ -273,9 +271,9 @@ TASK_HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         names.SEND_TASK: _handle_send,
         names.INTERRUPT_TASK: _handle_interrupt,
         names.STOP_TASK: _handle_stop,
-        names.PAUSE_TASK: _pause_handler(pause.pause),
-        names.RESUME_TASK: _pause_handler(pause.resume),
-        names.STEP_TASK: _pause_handler(pause.step),
+        names.PAUSE_TASK: _pause_handler(control.pause),
+        names.RESUME_TASK: _pause_handler(control.resume),
+        names.STEP_TASK: _pause_handler(control.step),
         names.ANSWER_TASK: _handle_answer,
         names.APPROVE_TASK: _handle_approve,
         names.DENY_TASK: _handle_deny,

@@ -16,7 +16,7 @@ from roboco.client.task_handle import TaskHandle
 from roboco.domain.ids import NewId
 from roboco.domain.notification import NotifyTarget
 from roboco.engine import notifications
-from roboco.engine.accept.send import IfBusy
+from roboco.engine.accept.control import IfBusy
 
 RECEIPT_POLL_INTERVAL: Final = 0.02
 """Seconds between two reads of a receipt, while a caller waits until its item is applied."""

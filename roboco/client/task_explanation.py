@@ -6,7 +6,7 @@ from roboco.client.task_record import TaskRecord
 from roboco.domain.recorded.explain import StepExplanation, current_status, explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
-from roboco.domain.team.tool_difference import ToolDifference
+from roboco.domain.team.tool_listing import ToolDifference
 
 
 @dataclass(frozen=True)

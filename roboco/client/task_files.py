@@ -9,7 +9,7 @@ from roboco.client.task_handle import TaskHandle
 from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_task_id
 from roboco.domain.paths import artifact_path, artifacts_path
-from roboco.engine.tombstones import check_not_erased
+from roboco.engine.workspace_records import check_not_erased
 from roboco.errors import NotFound, UsageError
 from roboco.workspace.artifacts.store import checked_name, find_artifact, iter_pieces, list_artifacts, read_artifact
 from roboco.workspace.artifacts.stored_stream import upload

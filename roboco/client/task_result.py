@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from roboco.domain.history.part import Artifact
-from roboco.domain.history.shared_state import STATE, changed_state
-from roboco.domain.history.step import OUTPUT, TaskStep, last_answer
+from roboco.domain.history.step import OUTPUT, STATE, TaskStep, changed_state, last_answer
 from roboco.domain.session.goal import SessionGoal, goals_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary

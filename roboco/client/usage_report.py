@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from roboco.client.task_record import TaskRecord
 from roboco.client.task_result import usage_of_task
 from roboco.domain.limits import Limits
-from roboco.domain.team.effect import Effect
+from roboco.domain.schema import Effect
 from roboco.domain.usage import Usage
 
 

@@ -18,13 +18,13 @@ from roboco.broker.names import COORDINATOR_QUEUE, tenant_lanes
 from roboco.broker.shop import CeleryShop
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.ids import tenant_of
-from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
+from roboco.domain.team.model_profile import OPENAI_BASE_URL, ModelLimits
 from roboco.domain.url import strip_credentials, without_query
 from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, WorkspaceRecords
-from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
 from roboco.engine.switches import SwitchBoard
+from roboco.engine.workspace_records import FrozenTeams
 from roboco.model.allowlist import variables_for
 from roboco.model.lazy import lazy_model
 from roboco.notifications.callback import CallbackSender
@@ -40,9 +40,7 @@ from roboco.redis.client import connect_for_renewals
 from roboco.redis.dead_letters import RedisDeadLetters
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps
-from roboco.redis.lease_renewals import RedisLeaseRenewals
-from roboco.redis.leases import RedisLeases
+from roboco.redis.leases import RedisLeaseRenewals, RedisLeases
 from roboco.redis.logs import RedisEventLogs
 from roboco.redis.mcp_tokens import RedisTokenStore
 from roboco.redis.rate_limits import RedisRateLimiter
@@ -50,7 +48,7 @@ from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.redis.signals import RedisSignals
 from roboco.redis.task_index import RedisTaskIndex
-from roboco.redis.task_store import RedisTaskStore
+from roboco.redis.task_store import RedisTaskStore, StoredSteps
 from roboco.redis.worker_registry import RedisWorkerRegistry
 from roboco.settings import Settings
 from roboco.telemetry.instrumented_model import instrumented

@@ -1,6 +1,6 @@
 """Paths in the workspace. They are relative: to a folder, or to a prefix in an S3 bucket."""
 
-from roboco.domain.artifact_name import artifact_name
+from roboco.domain.history.part import artifact_name
 from roboco.domain.ids import check_item_id, check_task_id
 
 OPEN_MARKERS = "_open/"

@@ -1,7 +1,7 @@
 """Base classes of models: InputModel for input of users, and RecordModel for records that Roboco writes."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
@@ -11,6 +11,8 @@ EnvVarName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
 TOOL_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z"
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
+Effect = Literal["pure", "idempotent", "irreversible"]
+"""The effect of a tool on the world. It determines the treatment of a call whose worker is lost."""
 MAX_PRICE: Final = 1_000_000
 """The highest price of a call, or of a million tokens. Sums of costs are counted in billionths in 64 bits."""
 Price = Annotated[float, Field(ge=0, le=MAX_PRICE)]
@@ -42,6 +44,15 @@ class InputModel(BaseModel):
     """A model of a user's input, such as a team file or a request. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, protected_namespaces=())
+
+
+CREDENTIAL_NAME = r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
+
+
+class CredentialName(InputModel):
+    """A secret that the function of ROBOCO_CREDENTIALS returns for the tenant of the task."""
+
+    credential: Annotated[str, Field(pattern=CREDENTIAL_NAME)]
 
 
 RECORD_CONTEXT: Final[Mapping[str, bool]] = {"recorded": True}

@@ -26,7 +26,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.usage import DayUsage, ModelUsage, billionths, day_of, next_day
-from roboco.engine.frozen_teams import FrozenTeams
+from roboco.engine.workspace_records import FrozenTeams
 from roboco.errors import TransientError
 from roboco.ports.clock import Clock
 from roboco.ports.rate_limits import RateLimiter

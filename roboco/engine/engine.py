@@ -10,16 +10,13 @@ from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.removal.retention import RetentionRule
 from roboco.engine.backoff import Backoff
 from roboco.engine.day_budgets import DayBudgets
-from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
-from roboco.engine.held_work import HeldWork
+from roboco.engine.held_work import HeldWork, Quarantine
 from roboco.engine.history_tail import HistoryTails, StepCache
-from roboco.engine.quarantine import Quarantine
 from roboco.engine.redis_silence import RedisSilence
-from roboco.engine.stored_events import StoredEvents
-from roboco.engine.summaries import Summaries
 from roboco.engine.switches import SwitchBoard
 from roboco.engine.worker_status import WorkerStatus
+from roboco.engine.workspace_records import FrozenTeams, StoredEvents, Summaries
 from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
@@ -192,3 +189,12 @@ class Engine:
     def new_token(self) -> str:
         """Return a new fencing token: it identifies the owner of a lease."""
         return uuid.uuid4().hex
+
+
+ATTEMPT_KINDS = ("pass", "failed-pass", "router")
+"""The kinds of attempts that are counted for a task."""
+
+
+def reset_attempts(tasks: TaskStores, task_id: str) -> None:
+    """Reset the counts of the task's attempts to zero."""
+    tasks.leases.finish_attempts(*(f"{kind}:{task_id}" for kind in ATTEMPT_KINDS))

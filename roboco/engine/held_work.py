@@ -9,6 +9,11 @@ which stage the work is: if the work is done at that moment, its lease is gone, 
 process dies first, or Redis does not answer, the lease expires, as after any death of a worker.
 
 Work without a hand-over, such as a call of an irreversible tool, runs until it ends.
+
+Quarantine: of the turns that have repeatedly lost their workers, a process runs one at a time. A turn that crashes its
+process ends the other turns of that process too, and each of them has used an attempt. If all ran again side by side,
+one poison turn would use up the attempts of a hundred healthy ones. So the last two attempts run alone: a healthy turn
+succeeds there.
 """
 
 import contextvars
@@ -23,6 +28,27 @@ from roboco.domain.switch import SwitchableWork
 from roboco.engine.switches import SwitchBoard
 from roboco.errors import TransientError
 from roboco.ports.host import Host
+
+
+class Quarantine:
+    """A lock of this process for turns that may have crashed their workers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def admit(self, attempt: int, max_attempts: int) -> Iterator[bool]:
+        """Hold the lock until the block ends, if this attempt needs it. Yield False if another turn holds it."""
+        if attempt < max(2, max_attempts - 1):
+            yield True
+            return
+        acquired = self._lock.acquire(blocking=False)
+        try:
+            yield acquired
+        finally:
+            if acquired:
+                self._lock.release()
+
 
 _log = logging.getLogger(__name__)
 

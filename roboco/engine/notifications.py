@@ -46,8 +46,8 @@ from roboco.domain.paths import (
     push_receivers_path,
 )
 from roboco.domain.push_receivers import PushReceivers
-from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.engine import Engine, WorkspaceRecords
+from roboco.engine.retry import RETRY_DELAYS, contention_error
 from roboco.errors import NotFound, StateConflict, TransientError
 from roboco.ports.task_store import Snapshot
 

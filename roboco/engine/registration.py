@@ -1,17 +1,69 @@
-"""registration: workers register themselves, and clients and workers compare their workspaces.
+"""registration: workers check the format of their workspace and register, and processes compare their workspaces.
+
+    _workspace.json ─► format? ─► higher: refused; equal: starts; none: open tasks are read ─► recorded, or refused
+                                                                  (once for a workspace)      (replace)
+
+Records of Redis and of the workspace may have fields that this release does not know: they are kept or ignored. Fields
+that it does not find have their defaults. So releases of one format run side by side, and the number rises only if they
+cannot.
 
 A worker or client with another workspace than the coordinators would wait for ever, or find tasks without a history.
 A workspace stores its own id, so that two folders, buckets or prefixes differ, and two addresses of one do not.
 """
 
+import json
 from itertools import islice
+from typing import Any, Final
 
-from roboco.domain.paths import WORKSPACE_FILE, summary_path
+from roboco.domain.paths import OPEN_MARKERS, WORKSPACE_FILE, summary_path
 from roboco.engine.engine import Engine
-from roboco.errors import UsageError
+from roboco.engine.worker_status import FORMAT
+from roboco.engine.workspace_records import FrozenTeams
+from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT, Registration, WorkerRegistry, WorkspaceIdentity
 from roboco.ports.schedule import Schedule
+from roboco.ports.task_store import TaskStore
 from roboco.ports.workspace import Files
+
+FIRST_RELEASE: Final = "0.1.0"
+"""The first release of this format."""
+FORMAT_SAMPLE: Final = 200
+"""Open tasks of a workspace without a format that are read."""
+
+
+def check_format(files: Files, task_store: TaskStore, address: str) -> None:
+    """Record the format of the workspace if it has none. Raise UsageError if it is that of an earlier release.
+
+    Cost: one read; once for a workspace also two reads for each of at most 200 open tasks.
+    """
+    stored = files.get_versioned(WORKSPACE_FILE)
+    record: dict[str, Any] = {} if stored is None else json.loads(stored.data)
+    if stored is None or "format" in record:
+        return
+    for task_id in files.names_after(OPEN_MARKERS, "", FORMAT_SAMPLE):
+        if problem := _problem_of(files, task_store, task_id):
+            raise UsageError(
+                f"task {task_id!r} in the workspace {address} was stored by a release before {FIRST_RELEASE}, which "
+                f"cannot run beside this one ({problem}): let the workers of that release end all open tasks, stop "
+                "these workers, and start this one then; or give this deployment another ROBOCO_WORKSPACE and "
+                "ROBOCO_PREFIX"
+            )
+    files.replace(WORKSPACE_FILE, json.dumps(record | {"format": FORMAT}).encode(), stored.version)
+
+
+def _problem_of(files: Files, task_store: TaskStore, task_id: str) -> str:
+    """Return why this release cannot continue the open task, or ""."""
+    try:
+        FrozenTeams(files).find(task_id)
+        task_store.load(task_id, 1)
+    except TransientError:
+        raise
+    except CorruptHistory as error:
+        return str(error)
+    except (KeyError, ValueError) as error:
+        return f"its state in Redis lacks {error}" if isinstance(error, KeyError) else "its state in Redis is another"
+    return ""
+
 
 SAMPLE_SIZE = 20
 """Open tasks that a coordinator searches in its workspace if others have registered another one."""

@@ -69,3 +69,12 @@ def _may_retry(still_ours: Callable[[], bool]) -> bool:
         return still_ours()
     except TransientError:
         return True
+
+
+RETRY_DELAYS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Seconds after each attempt to replace a file that another worker has written meanwhile."""
+
+
+def contention_error(path: str) -> TransientError:
+    """Return the error of a file that other workers have changed at each attempt to replace it."""
+    return TransientError(f"other workers keep changing {path!r}; the write is retried")

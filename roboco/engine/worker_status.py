@@ -63,13 +63,13 @@ class WorkerStatus:
 
 
 FORMAT: Final = 1
-"""The format in which this release stores tasks (`formats.py`)."""
+"""The format in which this release stores tasks (`registration.py`)."""
 
 
 def workspace_name(files: Files, address: str) -> WorkspaceIdentity:
     """Return the name of the workspace with these files, at this address. If the workspace has no id, store one.
 
-    A worker adds the format (`formats.py`): a workspace without an id may have tasks of an earlier release.
+    A worker adds the format (`registration.py`): a workspace without an id may have tasks of an earlier release.
     """
     data = files.get(WORKSPACE_FILE)
     if data is None:

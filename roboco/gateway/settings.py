@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from roboco.domain.access_key import CallerLimits
-from roboco.domain.inbox.answer_form import Sampling
+from roboco.domain.inbox.attachments import Sampling
 from roboco.domain.url import url_error
 from roboco.settings import Secrets, parse_settings, split_list
 

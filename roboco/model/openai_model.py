@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.prompt.attached import attached_tokens, data_of
+from roboco.domain.prompt.chat import attached_tokens, data_of
 from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.domain.tokens import estimate_tokens
 from roboco.domain.url import strip_credentials, without_query

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Protocol
 
-from roboco.domain.history.priority import Priority
+from roboco.domain.history.step import Priority
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.ports.task_store import Phase
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from roboco.domain.artifact_name import artifact_name
+from roboco.domain.history.part import artifact_name
 from roboco.errors import UsageError
 
 MAX_FILES_BYTES = 64 * 1024 * 1024

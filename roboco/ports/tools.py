@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
-from roboco.domain.decision.router import Router
+from roboco.domain.decision.action import Route
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.shared_state import checked_changes
+from roboco.domain.history.state import History
+from roboco.domain.history.step import checked_changes
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.team import Agent, Team
@@ -181,7 +182,7 @@ class Toolbox(Protocol):
         Raise ValueError with the reason if it does not fit.
         """
 
-    def router(self, name: str) -> Router:
+    def router(self, name: str) -> Callable[[Team, History], Route]:
         """Return the user's router with this name, "package.module:function".
 
         Raise UsageError if there is none.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roboco.domain.log_text import log_text
-from roboco.domain.team.credential import CREDENTIAL_NAME
+from roboco.domain.schema import CREDENTIAL_NAME
 from roboco.errors import TransientError, UsageError
 from roboco.process.credential_mask import CredentialMask
 

@@ -12,8 +12,7 @@ from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 from roboco.errors import UsageError
-from roboco.redis.cluster import LazyCluster, is_cluster, node_url, node_urls
-from roboco.redis.cluster_batch import BatchingCluster
+from roboco.redis.cluster import BatchingCluster, LazyCluster, is_cluster, node_url, node_urls
 
 TIMEOUT = 5
 """Seconds to connect, to wait for an answer, and between two health checks."""

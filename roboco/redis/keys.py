@@ -2,15 +2,14 @@
 
 Every key of a task contains its id in braces, so that a cluster keeps the task in one slot and one script can use all
 its keys. A channel and its log have the same name. The schedule has two keys for each shard; their hash tag is in the
-range of slots of the shard's tasks (`roboco/domain/shard.py`).
+range of slots of the shard's tasks (`roboco/domain/ids.py`).
 """
 
 import re
 from dataclasses import dataclass
 
 from roboco.domain.canonical_json import sha256
-from roboco.domain.ids import is_task_id
-from roboco.domain.shard import SHARD_TAGS
+from roboco.domain.ids import SHARD_TAGS, is_task_id
 
 _WORK_SEPARATOR = re.compile("[:/]")
 

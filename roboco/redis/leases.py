@@ -2,22 +2,137 @@
 
 A lease is a key with a time to live that names its owner. The fence, not the lease, decides whether a write counts: a
 worker whose lease has expired may still commit, unless the sweeper has restarted the attempt, which moves the fence.
+
+The chunks of all turns of a process are sent to a Redis server in batches. A batch contains the chunks that arrived
+while Redis answered the previous batch. So a busy process makes few round trips, and an idle one sends each chunk
+immediately.
 """
 
+import logging
+import queue
+import threading
 import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
 
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, unnumbered_json
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
-from roboco.ports.lease_renewals import CallLease, LeaseStatus
+from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
 from roboco.ports.leases import NO_TOKENS, CancelRequest, Chunk, EmitCallback, TurnClaim
 from roboco.ports.task_store import TokenUsage
-from roboco.redis.chunk_batcher import ChunkBatcher
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps
-from roboco.redis.lease_renewals import renewal_call
-from roboco.redis.scripts import Scripts
-from roboco.redis.task_store import hash_fields, parse_snapshot
+from roboco.redis.scripts import ScriptCall, Scripts
+from roboco.redis.task_store import StoredSteps, hash_fields, parse_snapshot
+
+_log = logging.getLogger(__name__)
+
+IDLE_TIMEOUT = 5.0
+"""Seconds without a call after which the thread ends."""
+MAX_BATCH_CALLS = 500
+"""Calls of one batch at most, so that one slow answer does not delay all of them."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    keys: list[str]
+    arguments: list[Any]
+    on_answer: Callable[[Any], None]
+
+
+class ChunkBatcher:
+    """Calls one script for many callers, in their order, from one thread, which starts with the first call."""
+
+    def __init__(self, scripts: Scripts, script: str) -> None:
+        self._scripts = scripts
+        self._script = script
+        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._running = False
+
+    def send(self, keys: list[str], arguments: list[Any], on_answer: Callable[[Any], None]) -> None:
+        """Add a call to the next batch. The batcher's thread calls `on_answer` with the answer, or with the error.
+
+        Raise RuntimeError if there can be no further thread. The call is not made then.
+        """
+        with self._lock:  # otherwise the thread may end between the check and the put, and leave the call
+            if not self._running:
+                threading.Thread(target=self._run, name="roboco-chunk-batcher", daemon=True).start()
+                self._running = True
+            self._calls.put(_Call(keys, arguments, on_answer))
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            self._run_batch(batch)
+
+    def _next_batch(self) -> list[_Call]:
+        """Return the next batch, or an empty list if no call has arrived for a while: then the thread ends."""
+        try:
+            batch = [self._calls.get(timeout=IDLE_TIMEOUT)]
+        except queue.Empty:
+            with self._lock:
+                if self._calls.empty():
+                    self._running = False
+                    return []
+            return self._next_batch()
+        while len(batch) < MAX_BATCH_CALLS and not self._calls.empty():
+            batch.append(self._calls.get_nowait())
+        return batch
+
+    def _run_batch(self, batch: list[_Call]) -> None:
+        for call, answer in zip(batch, self._answers_to(batch), strict=True):
+            try:
+                call.on_answer(answer)
+            except Exception:
+                _log.exception("the callback for the answer to a chunk failed")
+
+    def _answers_to(self, batch: list[_Call]) -> list[Any]:
+        try:
+            return self._scripts.run_all([ScriptCall(self._script, call.keys, call.arguments) for call in batch])
+        except Exception as error:  # every caller needs an answer
+            return [error] * len(batch)
+
+
+class RedisLeaseRenewals:
+    """Renews leases for `lease` seconds each. The time-outs of the client of `scripts` limit how long a renewal waits.
+
+    `claiming` are the scripts that claim the leases: their client knows the nodes before the first renewal.
+    """
+
+    def __init__(self, scripts: Scripts, keys: Keys, lease: float, claiming: Scripts | None = None) -> None:
+        self._scripts = scripts
+        self._claiming = claiming or scripts
+        self._keys = keys
+        self._lease_ms = int(lease * 1000)
+
+    def server_of(self, lease: Lease) -> str:
+        """Return the name of the cluster's node that has the lease; "" for a single Redis."""
+        key = self._call(lease).keys[0]
+        return self._scripts.server_of(key) or self._claiming.server_of(key)
+
+    def renew(self, leases: Sequence[Lease]) -> list[LeaseStatus | Exception]:
+        """Renew the leases. Return the status or error of each."""
+        answers = self._scripts.run_all([self._call(lease) for lease in leases])
+        return [answer if isinstance(answer, Exception) else LeaseStatus(answer) for answer in answers]
+
+    def _call(self, lease: Lease) -> ScriptCall:
+        return renewal_call(self._keys, lease, self._lease_ms)
+
+
+def renewal_call(keys: Keys, lease: Lease, lease_ms: int) -> ScriptCall:
+    """Return the call of a script that renews the lease and returns its status."""
+    match lease:
+        case TurnLease(task_id, epoch, token, note):
+            return ScriptCall("renew", [keys.state(task_id), keys.lease(task_id)], [epoch, token, lease_ms, note])
+        case CallLease(task_id, epoch, call_id, token):
+            names = [keys.state(task_id), keys.calls(task_id), keys.lease(task_id, call_id)]
+            return ScriptCall("renew_call", names, [epoch, call_id, token, lease_ms])
+        case AttemptLease(key):
+            return ScriptCall("renew_attempt", [keys.attempt_lease(key)], [lease_ms])
+        case _ as unknown:
+            assert_never(unknown)
+
 
 ATTEMPTS_TTL = 86_400
 """Seconds after the last attempt for which Redis keeps a count of attempts."""

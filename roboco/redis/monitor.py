@@ -8,10 +8,9 @@ from typing import Final
 import redis
 
 from roboco.domain.history.state import TaskState
-from roboco.domain.ids import tenant_of
+from roboco.domain.ids import SHARDS, tenant_of
 from roboco.domain.rate_report import RateReport
-from roboco.domain.shard import SHARDS
-from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_profile import ModelLimits
 from roboco.domain.team.team import Team
 from roboco.ports.task_store import TurnProgress
 from roboco.redis.keys import Keys

@@ -18,8 +18,7 @@ from typing import Any, Final
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.day_budget import DayBudget
 from roboco.domain.ids import tenant_of
-from roboco.domain.team.model_limits import ModelLimit, ModelLimits
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelLimit, ModelLimits, ModelProfile
 from roboco.domain.usage import DayUsage, billionths
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, RESERVATION_SECONDS, Admission, Admitted, Queued, Ticket
 from roboco.redis.keys import Keys

@@ -12,11 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from roboco.domain.ids import SHARDS, shard_of
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
-from roboco.domain.shard import SHARDS, shard_of
 from roboco.errors import TransientError
-from roboco.ports.fill import FillClaim, FillPosition
-from roboco.ports.schedule import ClaimedEntry, ScheduledPage
+from roboco.ports.schedule import ClaimedEntry, FillClaim, FillPosition, ScheduledPage
 from roboco.redis.client import instance_id, is_same_instance
 from roboco.redis.cluster import LazyCluster
 from roboco.redis.keys import Keys

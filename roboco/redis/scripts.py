@@ -16,8 +16,7 @@ from redis.commands.core import Script
 from redis.exceptions import NoPermissionError, NoScriptError
 
 from roboco.errors import TransientError
-from roboco.redis.cluster import LazyCluster
-from roboco.redis.cluster_batch import BatchCommand, send_batch, send_to_server
+from roboco.redis.cluster import BatchCommand, LazyCluster, send_batch, send_to_server
 from roboco.redis.server_error import SERVER_ERRORS, is_temporary, roboco_error
 
 _LUA_FOLDER = resources.files("roboco.redis") / "lua"

@@ -27,8 +27,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import TransientError, UsageError
-from roboco.ports.scans import Rebuild, RetentionScan, S
-from roboco.ports.task_index import TaskPage
+from roboco.ports.task_index import Rebuild, RetentionScan, S, TaskPage
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import ScriptCall, Scripts, translating_errors
 

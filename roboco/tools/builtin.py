@@ -21,7 +21,7 @@ from roboco.domain.builtin_tools import (
 )
 from roboco.domain.history.part import Artifact
 from roboco.domain.paths import artifact_path
-from roboco.domain.prompt.attached import kind_of
+from roboco.domain.prompt.chat import kind_of
 from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import Files
 from roboco.tools.documents import document_kind, read_document

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar, get_args, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from roboco.domain.history.media import Media
-from roboco.domain.team.effect import Effect
+from roboco.domain.history.part import Media
+from roboco.domain.schema import Effect
 from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext

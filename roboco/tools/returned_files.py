@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from roboco.domain.history.media import MAX_MEDIA_FILES, Media
+from roboco.domain.history.part import MAX_MEDIA_FILES, Media
 from roboco.ports.file import MAX_FILES_BYTES, File
 
 

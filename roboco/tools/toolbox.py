@@ -13,8 +13,7 @@ from roboco.domain.builtin_tools import BUILTIN_TOOLS
 from roboco.domain.decision.router import Router
 from roboco.domain.decision.tool_answers import ended_outcome
 from roboco.domain.history.call_failure import CallFailure
-from roboco.domain.history.media import Media
-from roboco.domain.history.part import Artifact, ToolCall
+from roboco.domain.history.part import Artifact, Media, ToolCall
 from roboco.domain.history.tool_outcome import (
     ToolOutcome,
     failed_outcome,

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_profile import ModelLimits
 from roboco.errors import RobocoError, TransientError
 from roboco.local.valkey import ValkeyServer
 from roboco.redis.client import connect_fail_fast

@@ -10,10 +10,9 @@ import pytest
 
 from roboco.client.operator import bulk
 from roboco.client.session import SessionPoll, poll
-from roboco.domain.decision.action import Action, Wait
+from roboco.domain.decision.action import Action, Situation, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.situation import Situation
 from roboco.domain.history.state import History
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import RESTART_PREFIX

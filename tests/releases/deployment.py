@@ -6,25 +6,24 @@ from typing import Any
 
 import redis
 
+from roboco.domain.ids import SHARD_TAGS
 from roboco.domain.paths import OPEN_MARKERS, open_marker_path
-from roboco.domain.shard import SHARD_TAGS
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.engine import Engine
-from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.operate.sweep import sweep_shard
+from roboco.engine.workspace_records import FrozenTeams
 from roboco.ports.clock import Clock
 from roboco.ports.task_store import Phase
 from roboco.redis.dead_letters import RedisDeadLetters
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps
 from roboco.redis.leases import RedisLeases
 from roboco.redis.logs import RedisEventLogs
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.redis.task_index import RedisTaskIndex
-from roboco.redis.task_store import RedisTaskStore
+from roboco.redis.task_store import RedisTaskStore, StoredSteps
 from roboco.workspace.open import open_workspace
 from tests.support.memory_ports.journeys import Journey
 from tests.support.memory_ports.parts import with_parts

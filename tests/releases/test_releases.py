@@ -10,7 +10,7 @@ import redis
 
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.paths import WORKSPACE_FILE
-from roboco.engine.formats import FIRST_RELEASE
+from roboco.engine.registration import FIRST_RELEASE
 from roboco.engine.worker_status import FORMAT, workspace_name
 from roboco.errors import UsageError
 from roboco.local.valkey import ValkeyServer

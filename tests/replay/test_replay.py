@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from roboco.domain.decision.action import Action, AppendStep, CallTools, StartTurn, Wait
+from roboco.domain.decision.action import Action, AppendStep, CallTools, Situation, StartTurn, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.situation import Situation
 from roboco.domain.history.step import FUNCTION, TOOL_EXECUTOR, USER, TaskStep, parse_step, verify_chain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.recorded.recording import Recording

@@ -6,7 +6,7 @@ import pytest
 
 import roboco
 from roboco import TaskStep, documents, parse_team
-from roboco.domain.decision.route import Route
+from roboco.domain.decision.action import Route
 from roboco.domain.history.part import TextPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
 from roboco.domain.history.step import TOOL_EXECUTOR
 from roboco.domain.stream.item import (

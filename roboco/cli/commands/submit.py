@@ -11,7 +11,7 @@ from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_result
 from roboco.cli.terminal.options import Command
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.history.priority import PRIORITIES
+from roboco.domain.history.step import PRIORITIES
 from roboco.domain.ids import check_tenant
 from roboco.domain.status import TaskStatus
 from roboco.settings import Settings, load_settings

@@ -14,19 +14,18 @@ from redis.cluster import RedisCluster
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from roboco.cli.doctor.check import CheckResult, expect
-from roboco.domain.shard import SHARDS
+from roboco.domain.ids import SHARDS
 from roboco.domain.url import strip_credentials
 from roboco.errors import CorruptHistory, RobocoError
 from roboco.redis.client import connect
 from roboco.redis.cluster import LazyCluster
 from roboco.redis.dead_letters import RedisDeadLetters
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps, no_steps
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.redis.server_error import explain
 from roboco.redis.shared_channels import find_shared_channels
-from roboco.redis.task_store import RedisTaskStore
+from roboco.redis.task_store import RedisTaskStore, StoredSteps, no_steps
 from roboco.settings import Settings
 
 MIN_VERSION: Final = (7, 0)

@@ -19,7 +19,7 @@ from roboco.client.pending_actions import PendingActions
 from roboco.client.task import Task
 from roboco.domain.history.part import ToolCall
 from roboco.domain.status import TaskStatus
-from roboco.domain.team.tool_difference import ToolDifference
+from roboco.domain.team.tool_listing import ToolDifference
 from roboco.errors import TransientError, UsageError
 
 _PASTE_SECONDS: Final = 0.05

@@ -1,7 +1,7 @@
 """A changed tool on the screen, before a person approves or denies the change."""
 
 from roboco.cli.terminal.screen import Screen
-from roboco.domain.team.tool_difference import ToolDifference
+from roboco.domain.team.tool_listing import ToolDifference
 
 
 def show_change(screen: Screen, change: ToolDifference) -> None:

@@ -13,8 +13,7 @@ from roboco.cli.terminal.progress import progress
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.table import text_table
-from roboco.client.operator.usage import UsageSummary, parse_day
-from roboco.client.operator.usage_formats import csv_lines, json_lines
+from roboco.client.operator.usage import UsageSummary, csv_lines, json_lines, parse_day
 from roboco.client.options import UsageOptions
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.usage_table import MEASURES, UsageRow

@@ -7,7 +7,7 @@ from celery import Celery, Signature
 
 from roboco.broker.names import TEAM_TASK
 from roboco.domain.team.team import Team
-from roboco.engine.frozen_teams import team_as_data
+from roboco.engine.workspace_records import team_as_data
 from roboco.team_files.file import load_team
 
 ResultForm = Literal["text", "summary", "output"]

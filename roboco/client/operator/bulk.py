@@ -46,7 +46,7 @@ from roboco.domain.task_filter import TaskFilter
 from roboco.domain.team.team import Team
 from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.engine import Engine
-from roboco.engine.frozen_teams import team_as_data
+from roboco.engine.workspace_records import team_as_data
 from roboco.errors import AlreadyEnded, RobocoError, TransientError, UsageError
 from roboco.ports.task_index import TaskPage
 from roboco.settings import Settings

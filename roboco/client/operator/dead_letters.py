@@ -12,8 +12,7 @@ from roboco.broker.names import TEAM_TASK
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.paths import open_marker_path
 from roboco.engine import notifications as notify
-from roboco.engine.attempt_counts import reset_attempts
-from roboco.engine.engine import Engine, TaskStores
+from roboco.engine.engine import Engine, TaskStores, reset_attempts
 from roboco.errors import AlreadyEnded, NotFound, StateConflict
 
 REQUEUED: Final = "roboco_requeued"

@@ -27,7 +27,7 @@ from roboco.client.options import TaskFilterOptions
 from roboco.client.task_list import check_limit, task_filter
 from roboco.domain.rate_report import RateReport
 from roboco.domain.schema import RecordModel
-from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_profile import ModelLimits
 from roboco.engine.engine import Engine
 from roboco.errors import NotFound
 from roboco.ports.registry import DRAINING, LIVENESS_TIMEOUT, POOLS, PoolStatus, RegisteredWorker

@@ -45,7 +45,7 @@ from roboco.engine.accept.request_erasure import pending_receipt, request_erasur
 from roboco.engine.engine import Engine
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.engine.selected_tasks import SelectedPage, select_page
-from roboco.engine.tombstones import parse_request, receipt_of
+from roboco.engine.workspace_records import parse_request, receipt_of
 from roboco.errors import Forbidden, NotFound, RobocoError, TransientError, UsageError
 from roboco.ports.dead_letters import DeadLetterPage
 from roboco.ports.memories import change_memory, read_memory

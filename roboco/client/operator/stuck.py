@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from roboco.broker.queue_stats import QueueStats, queue_description
-from roboco.domain.history.start_time import start_time_of
+from roboco.domain.history.step import start_time_of
 from roboco.domain.log_text import log_text
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus

@@ -6,14 +6,19 @@
 As of: a report holds every step that was committed before it began. Of a task that runs meanwhile it may hold later
 steps as well. So a report on days that have ended is the same each time, unless a task is erased meanwhile, and one on
 today is as of its beginning.
+
+A report has a form as CSV and as JSON lines. The names of their columns and fields never change.
 """
 
+import csv
+import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from io import StringIO
 from itertools import chain, islice
-from typing import Final
+from typing import Any, Final
 
 from roboco.client.options import TaskFilterOptions, UsageOptions
 from roboco.client.task_list import iterate_with_gaps, task_filter
@@ -24,10 +29,10 @@ from roboco.domain.task_entry import TaskEntry, entry_of
 from roboco.domain.task_filter import TaskFilter
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.task_usage import TaskUsage
-from roboco.domain.usage_table import Dimension, UsageRow, UsageTable, parse_dimensions
+from roboco.domain.usage_table import MEASURES, Dimension, UsageRow, UsageTable, parse_dimensions
 from roboco.engine.engine import Engine
 from roboco.engine.selected_tasks import select_page
-from roboco.engine.task_usages import task_usage
+from roboco.engine.usage import task_usage
 from roboco.errors import CorruptHistory, UsageError
 
 DEFAULT_DAYS: Final = 30
@@ -206,3 +211,59 @@ def parse_day(text: str, today: date) -> date:
         raise UsageError(
             f"day {text[:40]!r} cannot be read: write YYYY-MM-DD, or a number of days such as 7d"
         ) from None
+
+
+FORMULA_SIGNS: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""First characters of a cell that a spreadsheet computes. Some accept wide forms, or spaces before them."""
+
+
+def csv_lines(report: UsageSummary) -> Iterator[str]:
+    """Yield the header and the rows as CSV (RFC 4180), each with its line end.
+
+    A text that a spreadsheet would compute begins with an apostrophe, and signs that control a terminal are escaped as
+    in JSON. Names of models come from their servers.
+    """
+    yield csv_header(report.by)
+    for row in report.rows:
+        values = _values(report.by, row)
+        cost = f"{values.pop('cost'):.9f}".rstrip("0").rstrip(".")
+        yield _csv_line([*(_safe_cell(value) for value in values.values()), cost])
+
+
+def csv_header(by: tuple[Dimension, ...]) -> str:
+    """Return the first line of the CSV."""
+    return _csv_line([*by, *MEASURES])
+
+
+def json_lines(report: UsageSummary) -> Iterator[str]:
+    """Yield a line of type `row` for each row, and then one of type `report` with the total and its conditions."""
+    for row in report.rows:
+        yield _json_line({"type": "row", **_values(report.by, row)})
+    facts = report.model_dump(mode="json", exclude={"rows", "total"})
+    yield _json_line({"type": "report", **facts, "total": _values((), report.total)})
+
+
+def _values(by: tuple[Dimension, ...], row: UsageRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in (*by, *MEASURES)}
+
+
+def _safe_cell(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = value if value.isprintable() else "".join(map(_printable, value))
+    return f"'{text}" if value != value.lstrip() or value.startswith(FORMULA_SIGNS) else text
+
+
+def _printable(sign: str) -> str:
+    return sign if sign.isprintable() else json.dumps(sign)[1:-1]
+
+
+def _csv_line(cells: list[object]) -> str:
+    text = StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue()
+
+
+def _json_line(value: dict[str, Any]) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return f"{text if text.isprintable() else ''.join(map(_printable, text))}\n"

@@ -19,8 +19,8 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.what_if import MAX_RUNS, WhatIf
 from roboco.engine.accept.accept_item import accept_item
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.engine.frozen_teams import team_as_data
 from roboco.engine.operate.what_if import WhatIfRequest, run_ids, start_runs
+from roboco.engine.workspace_records import team_as_data
 from roboco.errors import NotFound, StateConflict, UsageError
 from roboco.settings import Settings
 from roboco.team_files.file import parse_team

@@ -9,16 +9,24 @@ from dataclasses import replace
 
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait, error_step
-from roboco.domain.decision.answer_form import lacks_form, route_after_form
+from roboco.domain.decision.action import (
+    ATTEMPTS,
+    INTERRUPTED,
+    WORKER_LOST_RULE,
+    Action,
+    AppendStep,
+    End,
+    Route,
+    Situation,
+    StartTurn,
+    Wait,
+    error_step,
+)
+from roboco.domain.decision.answer_checks import lacks_form, next_for_guards, route_after_form
 from roboco.domain.decision.budget import limit_reached
-from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
-from roboco.domain.decision.guards import next_for_guards
-from roboco.domain.decision.map_turn import finish_map, start_map
-from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.situation import ATTEMPTS, INTERRUPTED, Situation
 from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
+from roboco.domain.decision.turn_without_model import answer_step, begin_turn, finish_map, refused_turn, start_map
 from roboco.domain.history.goal import reminder
 from roboco.domain.history.interruption import INTERRUPTED_BY_USER, InterruptionEffect, interrupted_step
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCall

@@ -1,16 +1,17 @@
-"""The next action for the calls of a step: run them, wait for a person or client, or commit their results."""
+"""The next action for the calls of a step: run them, wait for a person or client, or commit their results.
 
-from collections.abc import Mapping, Sequence
+All times of approvals count from the step with the call. So they follow from the history, and survive any loss of
+Redis.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
-from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
-from roboco.domain.decision.approval_times import UNTIL, expiry_of
-from roboco.domain.decision.function_turn import recorded_answer
-from roboco.domain.decision.guards import guard_verdicts, passed_answer
-from roboco.domain.decision.route import Route
-from roboco.domain.decision.situation import Situation
+from roboco.domain.decision.action import Action, AppendStep, CallTools, Route, Situation, Wait
+from roboco.domain.decision.answer_checks import guard_verdicts, passed_answer
 from roboco.domain.decision.tool_answers import (
     approval_decisions,
     by_coordinator,
@@ -23,8 +24,8 @@ from roboco.domain.decision.tool_answers import (
     spec_of,
     waits_for_client,
 )
+from roboco.domain.decision.turn_without_model import recorded_answer
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
-from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.state import ACHIEVED_GOALS, History, TaskState
 from roboco.domain.history.step import (
     ANSWER,
@@ -34,14 +35,45 @@ from roboco.domain.history.step import (
     GUARDS,
     NOT_RUN,
     RESOLVED_BY,
+    STATE,
     TOOL_EXECUTOR,
     TaskStep,
 )
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.inbox.item import Item, Pause, blocking_pause
 from roboco.domain.status import TaskStatus
+from roboco.domain.team.approval import OnExpiry
 from roboco.domain.team.collaboration import TO_USER
 from roboco.domain.team.team import Team
+
+UNTIL = "; until "
+"""Begins the first expiry in the reason of a task that waits for approvals."""
+REMINDER = "; reminder "
+"""Begins the number of reminders at the end of the reason of a task that waits for approvals."""
+
+
+def expiry_of(team: Team, step: TaskStep, call: ToolCall) -> tuple[datetime, OnExpiry] | None:
+    """Return the time at which the call stops to wait for a person, and the consequence, or None if it never does."""
+    spec = team.tool(call.tool_name)
+    if spec is None or spec.expires is None:
+        return None
+    return step.created_at + timedelta(seconds=spec.expires), spec.on_expiry
+
+
+def due_times(team: Team, calls: Iterable[ToolCall], age: float) -> tuple[int, float | None]:
+    """Return how many reminders of the calls of a step of this age are due, and the age for the next time, or None.
+
+    The intervals of reminders double. The next time is that of a reminder or an expiry.
+    """
+    count, times = 0, list[float]()
+    for spec in (team.tool(call.tool_name) for call in calls):
+        if spec is None:
+            continue
+        due = spec.remind
+        while due is not None and age >= due:
+            count, due = count + 1, due * 2
+        times += [time for time in (spec.expires, due) if time is not None]
+    return count, min(times, default=None)
 
 
 def next_for_calls(team: Team, history: History, situation: Situation) -> Action:

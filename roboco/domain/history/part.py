@@ -1,14 +1,59 @@
 """Parts: the contents of a step."""
 
+import re
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_serializer, model_validator
 
-from roboco.domain.artifact_name import artifact_name
 from roboco.domain.canonical_json import well_formed_json
 from roboco.domain.schema import RecordModel
+
+MAX_NAME_CHARS = 128
+"""The longest name of an artifact, in characters."""
+ARTIFACT_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_NAME_CHARS - 1}}}")
+_URI = re.compile(r"file://(?:\./)?artifacts/(.+)")
+
+
+def artifact_name(uri_or_name: str) -> str:
+    """Return the name of an artifact from its name or URI.
+
+    Raise ValueError if it could leave the workspace.
+    """
+    match = _URI.fullmatch(uri_or_name)
+    name = match.group(1) if match else uri_or_name
+    if not ARTIFACT_NAME.fullmatch(name):
+        raise ValueError(
+            f"artifact {uri_or_name[:120]!r} is not allowed: a name has 1 to 128 letters, digits, '_', '-' "
+            "and '.', no folders, and does not start with '.'"
+        )
+    return name
+
+
+def artifact_uri(name: str) -> str:
+    """Return the URI of the artifact with this name, relative to the workspace."""
+    return f"file://artifacts/{artifact_name(name)}"
+
+
+MAX_MEDIA_FILES = 20
+"""The largest number of files of one result that are stored."""
+
+
+@dataclass(frozen=True)
+class Media:
+    """A file in a result that is a list of parts."""
+
+    part: int
+    """The index of the part, from 0."""
+    kind: str
+    """"image", "audio", "resource" or "file"."""
+    mime_type: str
+    """The MIME type according to the server; the bytes may contradict it."""
+    data: bytes
+    name: str = ""
+    """The name of a file that has one."""
 
 
 class ToolCall(RecordModel):

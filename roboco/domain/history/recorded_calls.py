@@ -5,8 +5,7 @@ from collections.abc import Iterable
 
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.shared_state import STATE
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import STATE, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.schema import RecordModel
 

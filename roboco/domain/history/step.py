@@ -2,13 +2,16 @@
 
 Each step contains the digest of the step before it. This chain makes every later change of a stored history detectable:
 a changed step no longer matches its own digest, and a removed or inserted one breaks the chain.
+
+A task has a state that its tools, clients and agents share: named values, which each step may change under `state` in
+its metadata. The last writer of a name counts, and null removes it.
 """
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
     AliasChoices,
@@ -20,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.canonical_json import canonical_json, json_bytes, sha256, validated_json
 from roboco.domain.history.part import (
     Artifact,
     ArtifactPart,
@@ -33,7 +36,47 @@ from roboco.domain.history.part import (
     ToolResultPart,
 )
 from roboco.domain.schema import RECORD_CONTEXT, RecordModel, is_record
-from roboco.errors import CorruptHistory
+from roboco.errors import CorruptHistory, UsageError
+
+ETA = "eta"
+"""The metadata key of a task's first step for its start time, if that is later than its submission."""
+MAX_DELAY_SECONDS = 366 * 86_400.0
+"""The longest delay of a task's start, in seconds."""
+
+
+def parse_eta(text: str) -> datetime:
+    """Return the time of a text in ISO 8601 with a zone.
+
+    Raise UsageError if the text is not one.
+    """
+    try:
+        eta = datetime.fromisoformat(text)
+        in_utc = eta.astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # a zone may lead beyond the years 1 to 9999
+        raise UsageError(f"eta: must be a time such as '2026-03-01T08:00:00+01:00' (found {text[:60]!r})") from error
+    if eta.tzinfo is None:
+        raise UsageError(f"eta: needs a time zone, such as '+01:00' or 'Z' at its end (found {text[:60]!r})")
+    return in_utc
+
+
+def requested_start_time(eta: str | None, countdown: float | None, now: datetime) -> datetime | None:
+    """Return the start time that these options request, or None if the task starts immediately.
+
+    Raise UsageError if both options are set or the time is more than a year away.
+    """
+    if eta is not None and countdown is not None:
+        raise UsageError("eta: name either eta or countdown, not both")
+    begins = parse_eta(eta) if eta is not None else now + timedelta(seconds=countdown or 0.0)
+    if (begins - now).total_seconds() > MAX_DELAY_SECONDS:
+        raise UsageError(f"eta: is more than a year away ({begins.isoformat()})")
+    return begins if begins > now else None
+
+
+def start_time_of(metadata: Mapping[str, Any], submitted_at: datetime) -> datetime:
+    """Return the start time of a task: its submission, or later if the metadata of its first step say so."""
+    eta = metadata.get(ETA)
+    return datetime.fromisoformat(eta) if isinstance(eta, str) else submitted_at
+
 
 USER = "user"
 TOOL_EXECUTOR = "tool_executor"
@@ -88,6 +131,30 @@ EXPIRED = "expired"
 """The key of an approval in the metadata of a step of results, if no person has decided in time: see `OnExpiry`."""
 RETRY = "retry"
 """The metadata key of the step with which a failed task continues, for the record of its retry."""
+
+
+STATE: Final = "state"
+"""The metadata key of a step for the values that it changes."""
+
+
+MAX_STATE_BYTES: Final = 32 * 1024
+"""The largest state of a task, in bytes of its JSON."""
+
+
+def changed_state(values: Mapping[str, Any], changes: object) -> dict[str, Any]:
+    """Return the values after these changes. Changes that would make them too large are left out as a whole."""
+    if not isinstance(changes, dict) or not changes:
+        return dict(values)
+    changed = {name: value for name, value in (dict(values) | changes).items() if value is not None}
+    return changed if json_bytes(changed) <= MAX_STATE_BYTES else dict(values)
+
+
+def checked_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes as JSON. Raise ValueError if they are none, or make the state too large."""
+    checked: dict[str, Any] = validated_json(dict(changes))
+    if (size := json_bytes(dict(values) | checked)) > MAX_STATE_BYTES:
+        raise ValueError(f"state: has {size} bytes of JSON with this change, at most {MAX_STATE_BYTES} are possible")
+    return checked
 
 
 class TaskStep(RecordModel):
@@ -352,3 +419,35 @@ def _record(seq: int, line: str | bytes) -> dict[str, Any]:
 
 def _bytes(line: str | bytes) -> bytes:
     return line.encode() if isinstance(line, str) else line
+
+
+Priority = Literal["high", "normal", "low"]
+"""Workers take work of high priority before normal, and normal before low. Running work is not interrupted."""
+PRIORITIES: tuple[Priority, ...] = get_args(Priority)
+PRIORITY = "priority"
+"""The metadata key of a task's first step for its priority, if it is not normal."""
+
+
+def priority_of(first: TaskStep) -> Priority:
+    """Return the priority of the task with this first step."""
+    return next((priority for priority in PRIORITIES if priority == first.metadata.get(PRIORITY)), "normal")
+
+
+def step_text(step: TaskStep, with_calls: bool = True) -> str:
+    """Return the step as text."""
+    lines: list[str] = []
+    for part in step.parts:
+        match part:
+            case TextPart():
+                lines.append(part.text)
+            case ErrorPart():
+                lines.append(f"(error: {part.message})")
+            case ArtifactPart():
+                lines.append(f"(file: {part.artifact.uri}, {part.artifact.mime_type})")
+            case ToolCallPart() if with_calls:
+                lines.append(f"(calls {part.tool_call.tool_name} with {canonical_json(part.tool_call.args)})")
+            case _:
+                pass
+    if step.interrupted:
+        lines.append("(interrupted by the user)")
+    return "\n".join(lines)

@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from roboco.domain.history.media import Media
-from roboco.domain.history.part import Artifact, ToolCall, ToolResult
+from roboco.domain.history.part import Artifact, Media, ToolCall, ToolResult
 from roboco.domain.schema import RecordModel
 
 

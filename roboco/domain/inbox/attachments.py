@@ -1,17 +1,70 @@
 """Attachments of a message: goals, client tools, client context, the form of the answer, scope, state and files."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from roboco.domain.canonical_json import json_bytes, validated_json
 from roboco.domain.history.goal import MAX_GOALS, Goal
-from roboco.domain.history.shared_state import MAX_STATE_BYTES
-from roboco.domain.inbox.answer_form import AnswerForm
-from roboco.domain.inbox.client_tool import MAX_CLIENT_TOOLS, ClientTool
+from roboco.domain.history.step import MAX_STATE_BYTES
 from roboco.domain.schema import InputModel
 from roboco.errors import UsageError
+
+MAX_CLIENT_TOOLS = 128
+"""The largest number of client tools of one message. Those of the newest message that declares some apply."""
+
+
+class ClientTool(InputModel):
+    """A tool of the client's. Its name begins with `client_`."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: Annotated[str, Field(pattern=r"^client_[A-Za-z0-9_-]{1,57}$")]
+    description: Annotated[str, Field(min_length=1, max_length=4000)]
+    input_schema: dict[str, JsonValue] = {"type": "object"}
+    """The JSON Schema of its arguments."""
+    output_schema: dict[str, JsonValue] | None = None
+    """The JSON Schema of its result, for the form of a person who answers a call. No answer is checked against it."""
+    agents: Annotated[list[str], Field(min_length=1, max_length=100)] | None = None
+    """The agents that may call it. By default all agents of the team may."""
+
+
+MAX_INSTRUCTIONS_CHARS = 64 * 1024
+"""The longest instructions of a message, in characters."""
+
+
+class Sampling(InputModel):
+    """Parameters of the model calls for a message, in place of those of the team's profiles."""
+
+    model_config = ConfigDict(strict=True)
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(gt=0)] | None = None
+    """The most tokens of a reply, if its profile allows more."""
+    seed: int | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    reasoning_effort: Annotated[str, Field(max_length=20)] | None = None
+    verbosity: Annotated[str, Field(max_length=20)] | None = None
+
+
+class AnswerForm(InputModel):
+    """The form of the answer to a message. It applies until the answer is complete."""
+
+    model_config = ConfigDict(strict=True)
+
+    instructions: Annotated[str, Field(max_length=MAX_INSTRUCTIONS_CHARS)] | None = None
+    """Text below the prompt of each agent."""
+    value: dict[str, JsonValue] | None = Field(default=None, alias="schema")
+    """The JSON Schema of the answer of the agent that ends the work."""
+    calls: Literal["auto", "required", "none"] | None = None
+    """With "required" that agent must call a client tool, and no other agent may. With "none" no agent may."""
+    one_call: bool | None = None
+    """True if a reply may have one call at most; further ones are dropped."""
+    sampling: Sampling | None = None
+
 
 MAX_ARTIFACTS = 20
 """The largest number of files of one message."""

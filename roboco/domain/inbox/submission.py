@@ -1,19 +1,90 @@
-"""Submission: a caller's request to start a task."""
+"""Submission: a caller's request to start a task, and the first steps that follow from it."""
 
-from typing import Annotated, Any, TypeVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from roboco.domain.canonical_json import canonical_json, json_bytes, sha256, validated_json, well_formed
-from roboco.domain.history.priority import Priority
-from roboco.domain.history.start_time import MAX_DELAY_SECONDS
-from roboco.domain.ids import check_own_item_id
+from roboco.domain.history.lineage import Parent
+from roboco.domain.history.part import Artifact, ArtifactPart, Part, TextPart, with_step_id
+from roboco.domain.history.state import CONVERSATION
+from roboco.domain.history.step import (
+    ETA,
+    IMPORTED,
+    MAX_DELAY_SECONDS,
+    PRIORITY,
+    PROMPT,
+    USER,
+    Priority,
+    TaskStep,
+    requested_start_time,
+    step_text,
+)
+from roboco.domain.ids import check_own_item_id, step_id_at
 from roboco.domain.inbox.attachments import Attachments
-from roboco.domain.inbox.imported_message import MAX_IMPORTED_BYTES, MAX_IMPORTED_MESSAGES, ImportedMessage
-from roboco.domain.notification import MAX_TARGETS, NotifyTarget
+from roboco.domain.notification import MAX_TARGETS, TARGET_COUNT_KEY, NotifyTarget
 from roboco.domain.schema import CallerId, InputModel
-from roboco.domain.team.team import MAX_PROMPT_CHARS
+from roboco.domain.team.collaboration import Sequential
+from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
 from roboco.errors import UsageError
+
+MAX_IMPORTED_MESSAGES = 1000
+"""The largest number of imported messages of a task."""
+MAX_IMPORTED_BYTES = 4 * 1024 * 1024
+"""The largest size of all imported messages of a task, in bytes of their JSON."""
+
+
+class ImportedMessage(InputModel):
+    """A message of a user, or of an agent of the team."""
+
+    model_config = ConfigDict(strict=True)
+
+    role: Literal["user", "assistant"]
+    text: Annotated[str, Field(max_length=MAX_PROMPT_CHARS, validation_alias=AliasChoices("text", "content"))]
+    """The text; `content` is another name for it."""
+    agent: str | None = None
+    """The agent that wrote it; without one, the agent that would speak last in the team."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_step(cls, given: Any) -> Any:
+        """Read a step, by the names of any document, as a message: its calls, results and files become text."""
+        if not isinstance(given, dict) or "parts" not in given:
+            return given
+        try:
+            step = TaskStep.model_validate(given)
+        except ValidationError as error:
+            raise ValueError(f"is not a step: {error.errors()[0]['msg']}") from error
+        results = [
+            f"(error: {one.error})" if one.error else f"(result: {canonical_json(one.result)})" for one in step.results
+        ]
+        message = {"text": "\n".join(filter(None, [*results, step_text(step)]))}
+        return message | ({"role": "assistant", "agent": step.agent_name} if step.by_agent else {"role": "user"})
+
+    @field_validator("text")
+    @classmethod
+    def _is_not_blank(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("is empty; leave the message out")
+        return text
+
+    @model_validator(mode="after")
+    def _only_agents_are_named(self) -> Self:
+        if self.role == "user" and self.agent is not None:
+            raise ValueError("agent: only a message with the role 'assistant' has an agent")
+        return self
+
 
 D = TypeVar("D", bound=InputModel)
 MAX_MESSAGE_BYTES = MAX_PROMPT_CHARS
@@ -164,3 +235,77 @@ def _mistake_of(detail: dict[str, Any], kind: type[InputModel]) -> str:
         return f"{where[:80]}: no such argument{possible}"
     shown = repr(detail["input"])
     return f"{where}: {detail['msg']} (found {shown[:60]})"
+
+
+def first_steps(
+    submission: Submission, team: Team, parent: Parent | None, artifacts: tuple[Artifact, ...], now: datetime
+) -> tuple[TaskStep, ...]:
+    """Return the first steps of the task, sealed: the imported messages, and then the prompt.
+
+    The first of them has the metadata of the whole task, and the last one those of the prompt. Raise UsageError if the
+    start time is wrong, or if the team lacks an agent of an imported message.
+    """
+    files = (ArtifactPart(artifact=artifact) for artifact in artifacts)
+    contents: list[_Content] = [_imported(team, index, one) for index, one in enumerate(submission.history)]
+    contents.append(_Content(USER, (TextPart(text=submission.prompt), *files), _message_metadata(submission)))
+    steps: list[TaskStep] = []
+    for seq, content in enumerate(contents):
+        step_id = step_id_at(submission.task_id, seq)
+        step = TaskStep(
+            step_id=step_id,
+            seq=seq,
+            parent_id=None if parent is None or seq > 0 else parent.step_id,
+            agent_name=content.agent_name,
+            parts=with_step_id(content.parts, step_id),
+            created_at=now,
+            metadata=content.metadata | (_task_metadata(submission, parent, now) if seq == 0 else {}),
+        )
+        steps.append(step.sealed(steps[-1].digest if steps else ""))
+    return tuple(steps)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """The content of a first step."""
+
+    agent_name: str
+    parts: tuple[Part, ...]
+    metadata: dict[str, Any]
+
+
+def _imported(team: Team, index: int, message: ImportedMessage) -> _Content:
+    name = USER if message.role == "user" else message.agent or _last_speaker(team)
+    if name != USER and not team.has_agent(name):
+        possible = ", ".join(agent.name for agent in team.agents)
+        raise UsageError(
+            f"history.{index}.agent: no agent {name[:80]!r} in team {team.name!r}, possible are {possible}"
+        )
+    return _Content(name, (TextPart(text=message.text),), {IMPORTED: True})
+
+
+def _last_speaker(team: Team) -> str:
+    """Return the agent that would answer a message after the imported ones, as in a task that waits for its user."""
+    return team.agents[-1].name if isinstance(team.collaboration_model, Sequential) else team.initial_agent
+
+
+def _task_metadata(submission: Submission, parent: Parent | None, now: datetime) -> dict[str, Any]:
+    """Return the metadata of the whole task. Fields that are not set are left out."""
+    begins = requested_start_time(submission.eta, submission.countdown, now)
+    optional: dict[str, Any] = {
+        "title": submission.title,
+        "by": submission.by,
+        PRIORITY: None if submission.priority == "normal" else submission.priority,
+        ETA: None if begins is None else begins.isoformat(),
+        "parent": None if parent is None else parent.model_dump(mode="json"),
+        TARGET_COUNT_KEY: len(submission.notify) if "notify" in submission.model_fields_set else None,
+        CONVERSATION: submission.conversation or None,
+        PROMPT: submission.prompt if submission.history else None,
+    }
+    required = {"submission": submission.digest(), "context": submission.context}
+    return required | {name: value for name, value in optional.items() if value is not None}
+
+
+def _message_metadata(submission: Submission) -> dict[str, Any]:
+    """Return the metadata of the prompt. Fields that are not set are left out."""
+    optional = {"agent": submission.agent, "by": submission.by, "item_id": submission.item_id}
+    return submission.metadata() | {name: value for name, value in optional.items() if value is not None}

@@ -1,11 +1,94 @@
-"""Tools that the coordinator answers or a client runs: goals, client tools, hand-offs and sub-tasks."""
+"""Tools that the coordinator answers or a client runs: goals, client tools, hand-offs and sub-tasks.
+
+OpenAI's server refuses a whole request for an object without `properties`, for an array without `items`, and for
+`anyOf` and the like at the root. So model servers receive a schema that they accept. The server of the tool, and the
+worker's own check, still use the listed schema.
+"""
 
 from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE, HANDOFF
 from roboco.domain.history.state import TaskState
-from roboco.domain.prompt.offered_schema import offered_schema
 from roboco.domain.team.team import Agent, Team
+
+_MAP_KEYWORDS = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+_LIST_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SINGLE_KEYWORDS = frozenset(
+    {"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"}
+)
+_NOT_AT_THE_ROOT = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "then", "else", "$ref"})
+_MAY_BE_NULL = frozenset({"default", "const", "example"})
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("title", "description", "format", "$comment", "$schema", "$id"), str),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), str),
+    **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), bool),
+    "examples": list,
+}
+"""Keywords that only describe, with the type of their values."""
+
+
+def offered_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema of an object that accepts all values that the schema accepts."""
+    schema = (
+        schema | {"allOf": [*(schema.get("allOf") or ()), {"$ref": schema["$ref"]}]} if "$ref" in schema else schema
+    )
+    kept = {keyword: value for keyword, value in schema.items() if keyword not in _NOT_AT_THE_ROOT}
+    if len(kept) < len(schema):  # what they require may be the only mention of a parameter
+        kept = {"properties": _parameters(schema)} | {name: one for name, one in kept.items() if name != "properties"}
+    complete: dict[str, Any] = _complete(kept)
+    return {"type": "object", "properties": {}} | complete | {"type": "object"}
+
+
+def _parameters(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the schema, and of the alternatives at its root."""
+    listed = [_resolved(one, schema) for keyword in ("anyOf", "oneOf", "allOf") for one in schema.get(keyword) or ()]
+    found = [one["properties"] for one in listed if isinstance(one, dict) and isinstance(one.get("properties"), dict)]
+    names = {name for one in found for name in one}
+    own = schema.get("properties") or {}
+    same = {name: [one[name] for one in found if name in one] for name in sorted(names - own.keys())}
+    return {name: ones[0] if len(ones) == 1 else {"anyOf": ones} for name, ones in same.items()} | own
+
+
+def _resolved(schema: Any, root: dict[str, Any]) -> Any:
+    """Return the definition that a reference leads to, or the schema itself."""
+    match schema:
+        case {"$ref": str(ref)}:
+            _, place, name = ([*ref.split("/"), "", "", ""])[:3]
+            return (root.get(place) or {}).get(name) if place in ("$defs", "definitions") else schema
+        case _:
+            return schema
+
+
+def _complete(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return {"not": {}} if schema is False else {}
+    complete = {
+        keyword: _complete_value(keyword, value)
+        for keyword, value in schema.items()
+        if (value is not None or keyword in _MAY_BE_NULL)
+        and not (keyword == "enum" and value == [])
+        and isinstance(value, _KINDS.get(keyword, object))
+    }
+    kinds = complete.get("type")
+    listed = kinds if isinstance(kinds, list) else [kinds]
+    if "object" in listed:
+        complete.setdefault("properties", {})
+    if "array" in listed:
+        complete.setdefault("items", {})
+    return complete
+
+
+def _complete_value(keyword: str, value: Any) -> Any:
+    if keyword in _MAP_KEYWORDS and isinstance(value, dict):
+        return {name: _complete(one) for name, one in value.items()}
+    if keyword in _LIST_KEYWORDS and isinstance(value, list):
+        return [_complete(one) for one in value]
+    if keyword == "required" or (keyword == "type" and isinstance(value, list)):
+        return list(dict.fromkeys(value))
+    if keyword == "additionalProperties" and isinstance(value, bool):
+        return value
+    return _complete(value) if keyword in _SINGLE_KEYWORDS else value
+
 
 ToolSchema = dict[str, Any]
 

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.decision.action import Action, CallTools, Wait
+from roboco.domain.decision.action import Action, CallTools, Route, Situation, Wait
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router
-from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep

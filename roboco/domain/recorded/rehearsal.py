@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decision.action import AppendStep, CallTools, End, Situation, StartTurn, Wait
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import Part, ToolCall, ToolCallPart, ToolResultPart
 from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import FUNCTION, GUARDS, MAP, TOOL_EXECUTOR, TaskStep

@@ -7,7 +7,7 @@ from itertools import groupby, zip_longest
 from typing import Literal
 
 from roboco.domain.builtin_tools import GOAL_PREFIX, HANDOFF
-from roboco.domain.decision.what_if_calls import refusal_reason, takes_recorded_result
+from roboco.domain.decision.what_if import refusal_reason, takes_recorded_result
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.recorded_calls import RecordedCalls, call_key, places_of_calls
 from roboco.domain.history.state import TaskState, fold

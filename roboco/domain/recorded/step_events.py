@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.lineage import retry_of
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.state import ACHIEVED_GOALS, REMINDED_GOALS
 from roboco.domain.history.step import (
     ANSWER_FORM,
@@ -18,6 +17,7 @@ from roboco.domain.history.step import (
     ORCHESTRATOR,
     REMOTE_TASK,
     RESOLVED_BY,
+    STATE,
     TOOL_EXECUTOR,
     USER,
     TaskStep,

@@ -15,7 +15,7 @@ from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.history.step import TaskStep
 from roboco.domain.schema import RECORD_CONTEXT, RecordedCaller, RecordModel
 from roboco.domain.status import TaskStatus
-from roboco.domain.team.tool_difference import ToolDifference
+from roboco.domain.team.tool_listing import ToolDifference
 from roboco.domain.usage import Usage
 
 

@@ -1,4 +1,4 @@
-"""Conditions on an edge of a routing graph. `domain/decision/edge_conditions.py` tests them."""
+"""Conditions on an edge of a routing graph. `domain/decision/router.py` tests them."""
 
 from typing import Annotated, Any
 

@@ -7,10 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.domain.schema import EnvVarName, InputModel, Price
+from roboco.domain.schema import CredentialName, Effect, EnvVarName, InputModel, Price
 from roboco.domain.team.approval import ApprovalTerms
-from roboco.domain.team.credential import CredentialName
-from roboco.domain.team.effect import Effect
 from roboco.domain.team.server_tool_names import is_plain, names_by_short_name, short_names
 from roboco.domain.url import url_error
 

@@ -9,10 +9,9 @@ from pydantic.json_schema import SkipJsonSchema
 
 from roboco.domain.limits import Limits
 from roboco.domain.memory import MemorySettings
-from roboco.domain.schema import TOOL_PATTERN, FunctionName, InputModel, Name, Price
+from roboco.domain.schema import TOOL_PATTERN, Effect, FunctionName, InputModel, Name, Price
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
-from roboco.domain.team.effect import Effect
 from roboco.domain.team.guards import Guards
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile

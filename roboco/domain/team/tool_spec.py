@@ -4,9 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from roboco.domain.schema import FunctionName, InputModel, Price, ToolName
+from roboco.domain.schema import Effect, FunctionName, InputModel, Price, ToolName
 from roboco.domain.team.approval import ApprovalTerms, ArgumentCondition
-from roboco.domain.team.effect import Effect
 
 
 def _approval_kind(value: Any) -> str:

@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from roboco.domain.schema import InputModel
-from roboco.domain.team.effect import Effect
+from roboco.domain.schema import Effect, InputModel
 
 MAX_RUNS = 20
 """The most runs that are compared with a task at once."""

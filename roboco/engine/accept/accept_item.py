@@ -41,7 +41,7 @@ from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_p
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.engine.retry import TaskClosing, after_close
-from roboco.engine.tombstones import erased_error
+from roboco.engine.workspace_records import erased_error
 from roboco.errors import AlreadyEnded, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Phase, Snapshot
 

@@ -20,12 +20,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from roboco.domain.history.lineage import Parent
-from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.state import fold
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import STATE, TaskStep
 from roboco.domain.ids import check_no_run_id, check_task_id
-from roboco.domain.inbox.first_steps import first_steps
-from roboco.domain.inbox.submission import Submission
+from roboco.domain.inbox.submission import Submission, first_steps
 from roboco.domain.paths import OPENED, open_marker_path, summary_path
 from roboco.domain.prompt.typed_answer import mistake_in_output
 from roboco.domain.session.session import title_of
@@ -37,14 +35,12 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import TaskTool
 from roboco.engine import notifications as notify
 from roboco.engine.accept import early_files
-from roboco.engine.accept.attachments import check_attachments
-from roboco.engine.accept.capacity import check_capacity
-from roboco.engine.accept.fallback import falling_back_to_sweeper
+from roboco.engine.accept.checks import check_attachments, check_capacity, falling_back_to_sweeper
 from roboco.engine.engine import Engine, Services, TaskStores, WorkspaceRecords
 from roboco.engine.prompt import render_prompt
 from roboco.engine.record.recover import erase_again, restore_inbox
 from roboco.engine.task_entries import put_entry
-from roboco.engine.tombstones import check_not_erased
+from roboco.engine.workspace_records import check_not_erased
 from roboco.errors import StateConflict, UsageError
 from roboco.ports.telemetry import Operation
 from roboco.templates.templates import TEAM_SECONDS, JinjaPrompts, is_too_early

@@ -21,12 +21,12 @@ from roboco.domain.ids import answer_id, approval_id, change_id, check_task_id
 from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, UnknownResolution
 from roboco.domain.paths import item_path
 from roboco.domain.team.team import Team
-from roboco.domain.team.tool_difference import MAX_TEXT_CHARS, ToolDifference
+from roboco.domain.team.tool_listing import MAX_TEXT_CHARS, ToolDifference
 from roboco.engine.accept.accept_item import accept_item, check_idempotent, check_open, stored_item
 from roboco.engine.accept.sub_tasks import task_with_call
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
-from roboco.engine.record.newest_step import newest_step
+from roboco.engine.record.recover import newest_step
 from roboco.engine.record.tool_listings import approve_change, tool_differences
 from roboco.errors import NotFound, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Snapshot

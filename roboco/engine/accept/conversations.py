@@ -14,7 +14,7 @@ from typing import Final
 from roboco.domain.conversation import BEGIN_TIME, Change, StoredConversation
 from roboco.domain.paths import EARLY_FILES_PREFIX, conversation_path, summary_path
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.engine.tombstones import check_not_erasing
+from roboco.engine.workspace_records import check_not_erasing
 from roboco.errors import NotFound, StateConflict
 from roboco.ports.memories import change_record
 

@@ -1,10 +1,7 @@
-"""fork: submit a new task with the first steps of another task.
+"""fork: submit a new task with the first steps of another task, or continue a failed task in a new one: a retry.
 
     source's lines ─► team.json ─► lineage.json ─► history ─► artifacts ─► inbox ─► task.json ─► marker ══ accepted
                       (create)     (create)        (begin)    (create)     (create)  (create)     (put)
-
-A retry (retry_task.py) is a fork with all steps of a failed task and one more, whose receivers are notified of the new
-task, too. Before its marker is written, the summary of the failed task names it.
 
 A run of `what-if` (what_if.py) is a fork whose team has a rule, and which has a record of tool results after its
 lineage.
@@ -12,17 +9,33 @@ lineage.
 The steps are copied byte by byte, so their digests prove their origin. The source is only read. If the client dies
 before the marker is written, no worker reads the files, and the same fork, sent again, completes them. If the client
 dies after that, the sweeper finds the marker and starts the task.
+
+A retry:
+
+    failed, no marker ─► lineage.json ─► history: its steps, retry ─► task.json ─► retried_as ─► marker ══ accepted ══►
+    (get)                (create)        (begin)                      (create)     (replace)     (create)
+
+It is a fork with all steps of a failed task and one more, whose receivers are notified of the new task, too. Its id is
+derived from the failed task and its end. So each end has one retry: of several
+at the same time, the first to store its lineage decides on reason, limits and caller, and all of them complete it.
+
+If the client dies before the marker, nothing is accepted, and the next retry, of any caller, completes this one. If it
+dies after that, or if Redis or the broker fails then, the sweeper starts the task. The failed task has ended: nothing
+of it changes but the field of its summary that names the retry.
 """
 
 from dataclasses import dataclass
 
 from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.domain.history.lineage import Fork, Retry, fork_prefix
+from roboco.domain.decision.budget import limit_reached
+from roboco.domain.history.lineage import Fork, Retry, fork_prefix, parent_of
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.recorded_calls import RecordedCalls
-from roboco.domain.history.step import TaskStep
-from roboco.domain.ids import MAX_FORK_CHARS, check_no_run_id, check_task_id, tenant_of
+from roboco.domain.history.state import fold
+from roboco.domain.history.step import LIMIT, TaskStep
+from roboco.domain.ids import MAX_FORK_CHARS, check_no_run_id, check_task_id, retry_id, tenant_of
 from roboco.domain.inbox.item import UserMessage
+from roboco.domain.limits import LimitOverrides
 from roboco.domain.paths import (
     OPENED,
     artifact_info_path,
@@ -43,14 +56,14 @@ from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.accept import early_files
 from roboco.engine.accept.accept_item import check_idempotent, stored_item
-from roboco.engine.accept.capacity import check_capacity
-from roboco.engine.accept.fallback import falling_back_to_sweeper
-from roboco.engine.contention import contention_error
+from roboco.engine.accept.checks import check_capacity, check_limits, falling_back_to_sweeper
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
+from roboco.engine.record.closed import check_not_closing
+from roboco.engine.retry import after_close, contention_error
 from roboco.engine.task_entries import put_entry
-from roboco.engine.tombstones import check_not_erased, check_not_erasing
-from roboco.errors import Forbidden, StateConflict, UsageError
+from roboco.engine.workspace_records import check_not_erased, check_not_erasing
+from roboco.errors import CorruptHistory, Forbidden, StateConflict, UsageError
 
 
 @dataclass(frozen=True)
@@ -271,3 +284,57 @@ def _store_summary(engine: Engine, request: ForkRequest, team: Team, steps: list
     if engine.workspace.files.create(summary_path(task_id), summary.model_dump_json().encode()):
         return summary, True
     return engine.workspace.summaries.require(task_id), False
+
+
+def retry_task(engine: Engine, task_id: str, retry: Retry, by: str | None = None, from_step: int | None = None) -> bool:
+    """Continue the failed task in a new one. Return True if this call has created that one. A repetition is harmless.
+
+    Raise NotFound if there is no such task. Raise StateConflict if it has not failed, is a sub-task, would reach a
+    limit again, or was retried with another reason or other limits, or if `from_step` is not its last good step. Raise
+    TransientError if its end is not complete after some seconds.
+
+    Cost: that of a fork, and one more read of the whole history.
+    """
+    summary = after_close(engine.clock, lambda: check_not_closing(engine, check_task_id(task_id)))
+    if summary.status is not TaskStatus.FAILED:
+        remedy = "fork it to continue from one of its steps" if summary.status.ended else "there is nothing to retry"
+        raise StateConflict(f"task {task_id!r} has not failed, it is {summary.status}; {remedy}")
+    check_limits(engine.workspace, task_id, LimitOverrides.model_validate(retry.limits))
+    new_id = retry_id(task_id, summary.steps)
+    lineage = Fork(task_id=task_id, seq=summary.steps - 1, created_at=engine.now(), by=by, retry=retry)
+    steps = list(engine.workspace.histories.read(task_id))
+    if len(steps) != summary.steps or not steps[-1].ends_task:
+        raise CorruptHistory(f"task {task_id!r} has failed, but its last step, of {len(steps)}, holds no error")
+    _check_retryable(engine.workspace, steps, lineage, from_step)
+    created = fork(engine, ForkRequest(task_id, new_id, by=by, retry=retry))
+    first = engine.workspace.frozen_teams.fork_of(new_id)
+    if first is not None and first.retry != retry.model_copy(update={"item_id": first.retry and first.retry.item_id}):
+        raise StateConflict(
+            f"task {task_id!r} was retried {f'by {first.by} ' if first.by else ''}at "
+            f"{first.created_at:%Y-%m-%d %H:%M:%S} UTC, for another reason or with other limits, as {new_id!r}"
+        )
+    return created
+
+
+def _check_retryable(workspace: WorkspaceRecords, steps: list[TaskStep], lineage: Fork, from_step: int | None) -> None:
+    """Raise StateConflict if the task is a sub-task, would reach a limit again, or has another last good step."""
+    task_id, last = lineage.task_id, steps[-1]
+    if (parent := parent_of(task_id, steps[0])) is not None:
+        raise StateConflict(
+            f"task {task_id!r} is a sub-task, and task {parent.task_id!r} has its result already: retry that task if "
+            "it has failed, or fork this one"
+        )
+    if from_step not in (None, last.seq - 1):
+        raise StateConflict(
+            f"task {task_id!r} continues from step {last.seq - 1}, its last good one, and not from {from_step}; "
+            f"roboco fork {task_id} --seq {from_step} continues from there"
+        )
+    state = fold(steps).after(lineage.retry_step(task_id, last))
+    limits = workspace.frozen_teams.get(task_id).limits.with_overrides(state.limit_overrides)
+    agent = last.agent_name if last.by_agent else str(last.metadata.get(LIMIT) or "")
+    reached = limit_reached(limits, state, agent, seconds=0.0) if limits.at_limit == "end" else None
+    if reached is not None:
+        raise StateConflict(
+            f"task {task_id!r} would fail again: {reached}; name a higher limit with the retry, as in "
+            f"Task.retry(max_steps=...) or roboco retry {task_id} --max-steps N"
+        )

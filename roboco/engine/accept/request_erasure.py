@@ -14,7 +14,7 @@ from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record.closed import check_not_closing
 from roboco.engine.retry import after_close
-from roboco.engine.tombstones import is_erased, parse_request, receipt_of
+from roboco.engine.workspace_records import is_erased, parse_request, receipt_of
 from roboco.errors import StateConflict, TransientError
 
 _SHOWN_FORKS = 3

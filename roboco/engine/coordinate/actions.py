@@ -25,21 +25,21 @@ from roboco.domain.inbox.item import Item, resuming_caller
 from roboco.domain.log_text import log_text
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
-from roboco.domain.team.tool_difference import MAX_EVENT_CALLS, MAX_EVENT_TEXT_CHARS, ToolDifference
+from roboco.domain.team.tool_listing import MAX_EVENT_CALLS, MAX_EVENT_TEXT_CHARS, ToolDifference
 from roboco.engine import notifications as notify
 from roboco.engine import usage
 from roboco.engine.coordinate import approval_times, outage, remote_end
 from roboco.engine.coordinate.archive import archive
 from roboco.engine.coordinate.delegate import may_be_submitted, start_sub_tasks, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
-from roboco.engine.coordinate.pending import Repeat, Rest
+from roboco.engine.coordinate.pending_turn import Repeat, Rest
 from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.coordinate.shop_task import revoke_task
 from roboco.engine.coordinate.sub_task_result import sub_task_usage
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
-from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.record.inbox_items import AppliedItems
+from roboco.engine.record.recover import report_attempts
 from roboco.engine.record.tool_listings import tool_differences
 from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TokenUsage
 from roboco.ports.telemetry import TASKS

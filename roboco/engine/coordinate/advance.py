@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from roboco.domain.history.compaction import compaction_due
-from roboco.domain.history.start_time import ETA, start_time_of
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
+from roboco.domain.history.step import ETA, start_time_of
 from roboco.domain.inbox.item import Item, Stop, interrupts_work, is_paused
 from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
@@ -24,9 +24,17 @@ from roboco.engine.coordinate import approval_times
 from roboco.engine.coordinate.actions import Ended, Moved, decide_and_execute, stay_waiting
 from roboco.engine.coordinate.archive import close_again, close_task
 from roboco.engine.coordinate.next_step import NextStep
-from roboco.engine.coordinate.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinate.pending_calls import PendingCalls
-from roboco.engine.coordinate.pending_turn import cancel_turn, check_turn
+from roboco.engine.coordinate.pending_turn import (
+    Decide,
+    GiveUp,
+    PendingWork,
+    Repeat,
+    Rest,
+    cancel_turn,
+    check_turn,
+    needs_redelivery,
+)
 from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.engine.record import inbox_items as items

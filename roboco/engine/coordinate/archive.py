@@ -20,7 +20,6 @@ from roboco.domain.session.session import title_of
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine import notifications as notify
-from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.coordinate.running_entry import index_parents
 from roboco.engine.coordinate.sub_task_result import report_to_parent
 from roboco.engine.engine import Engine, WorkspaceRecords
@@ -30,6 +29,7 @@ from roboco.engine.record.event_archive import (
     version_of,
     write_events,
 )
+from roboco.engine.retry import RETRY_DELAYS, contention_error
 from roboco.engine.task_entries import put_entry
 from roboco.errors import TransientError
 from roboco.ports.task_store import Snapshot

@@ -15,8 +15,8 @@ from collections.abc import Collection, Sequence
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.budget import sub_task_limits
-from roboco.domain.decision.map_turn import item_of
 from roboco.domain.decision.tool_answers import cost_of_calls
+from roboco.domain.decision.turn_without_model import item_of
 from roboco.domain.history.lineage import Parent
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import GUARDS, last_answer
@@ -35,7 +35,7 @@ from roboco.engine.coordinate.close_call import close_call
 from roboco.engine.coordinate.sub_task_result import send_result
 from roboco.engine.engine import Engine
 from roboco.engine.record.recorded_answers import recorded_answer
-from roboco.engine.tombstones import receipt_of
+from roboco.engine.workspace_records import receipt_of
 from roboco.errors import UsageError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.task_store import Snapshot

@@ -21,18 +21,15 @@ from functools import partial
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.decision.action import Action, CallTools, StartTurn
+from roboco.domain.decision.action import WORKER_LOST_RULE, Action, CallTools, Route, Situation, StartTurn
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT, by_coordinator
 from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.priority import priority_of
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import TaskStep, priority_of
 from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterable
 
 from roboco.domain.canonical_json import well_formed
-from roboco.domain.history.priority import priority_of
+from roboco.domain.history.step import priority_of
 from roboco.domain.inbox.item import Item, Pause, Resume, parse_item
 from roboco.domain.paths import RESUME_PREFIX, applied_folder, inbox_path, item_path
 from roboco.domain.rate_report import NEXT_ATTEMPT

@@ -19,14 +19,14 @@ from roboco.domain.decision.tool_answers import (
     waits_for_client,
 )
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.priority import priority_of
+from roboco.domain.history.step import priority_of
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import Item
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.close_call import close_call
 from roboco.engine.coordinate.delegate import start_sub_tasks
 from roboco.engine.coordinate.next_step import dispatch_call
-from roboco.engine.coordinate.pending import (
+from roboco.engine.coordinate.pending_turn import (
     EXPIRY_MARGIN,
     Decide,
     Rest,

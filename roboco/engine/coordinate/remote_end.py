@@ -7,7 +7,7 @@ that is too late, cancels no remote task.
 
 import logging
 
-from roboco.domain.history.priority import priority_of
+from roboco.domain.history.step import priority_of
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.record.remote_record import RemoteRecord, close_turn

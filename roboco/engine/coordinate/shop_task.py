@@ -1,36 +1,49 @@
 """shop_task: tool calls that a Celery task of another application answers.
 
     claim ─► allowed? broker answers? ─► intent ─► message ─► release, with the reason ─► ... ─► answer ─► inbox
-             (nothing is sent yet)       (create)             (no worker waits)                  (task_answer.py)
+             (nothing is sent yet)       (create)             (no worker waits)
                                                                 └─► its time is up: an error, or an unknown outcome
 
 The claim lets one coordinator send. The intent holds the time from which the call's timeout counts, and a secret that
 the answer must contain. After it, the Celery task of an irreversible tool is never sent again. That of another tool is
 sent again, under the same id, unless the release shows that it was sent: a coordinator may have died in between.
+
+The answer:
+
+    shop's worker ─► link: result ─► coordinator: open call? secret? ─► item answer-CALL ─► result of the call
+                     link_error ──►              └─► late: refused, with an event for followers; forged: refused
+
+The item is named after the call, so the first answer counts. The same answer again changes nothing.
 """
 
+import hmac
 import logging
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
-from roboco.domain.canonical_json import canonical_json
-from roboco.domain.decision.tool_answers import ended_outcome
+from pydantic_core import to_jsonable_python
+
+from roboco.domain.canonical_json import canonical_json, json_bytes, validated_json
+from roboco.domain.decision.tool_answers import ended_outcome, needs_resolution
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
-from roboco.domain.ids import shop_task_id
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
+from roboco.domain.ids import answer_id, check_task_id, shop_task_id
 from roboco.domain.notification import has_type_mark
 from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import TaskTool
-from roboco.engine.accept.answer import approved_call
+from roboco.engine.accept.accept_item import accept_item, stored_item
+from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES, approved_call, external_result, open_call
 from roboco.engine.accept.wait_cause import SHOP_WAIT
 from roboco.engine.coordinate.close_call import close_call
 from roboco.engine.coordinate.switched_off import call_work, check_delay
 from roboco.engine.engine import Engine
+from roboco.engine.record import recover
 from roboco.engine.record.effects import SentTask, sent_task
 from roboco.engine.record.recorded_answers import recorded_answer
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Forbidden, StateConflict, TransientError, UsageError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.shop import ShopTask
 from roboco.ports.task_store import CallState, Snapshot
@@ -195,3 +208,65 @@ def _timed_out(assignment: ToolAssignment, call: ToolCall, tool: TaskTool) -> To
     """Return the outcome of a call without an answer: unknown if it is irreversible, else a failure."""
     why = f"{describe_shop_task(assignment, call, tool)} has not answered within its {tool.timeout:g} s"
     return ended_outcome(tool, call.id, why, round(tool.timeout * 1000))
+
+
+@dataclass(frozen=True)
+class TaskAnswer:
+    """The answer of a Celery task, as any sender may have written it."""
+
+    task_id: str
+    call_id: str
+    secret: str
+    failed: bool
+    """True if it failed, or its process was lost: Celery does not say which."""
+    result: Any = None
+
+
+def accept_task_answer(engine: Engine, given: TaskAnswer) -> None:
+    """Accept the answer. A further one to the same call changes nothing.
+
+    Raise UsageError if no Celery task was sent for the call with this secret, or if the call has a result already.
+    """
+    task_id, call_id = check_task_id(given.task_id), given.call_id
+    item_id, sent = answer_id(call_id), sent_task(engine.workspace, task_id, call_id)
+    if sent is None or not hmac.compare_digest(sent.token.encode(), given.secret.encode()):
+        raise Forbidden(f"call_id: no Celery task was sent for call {call_id!r} of task {task_id!r} with this secret")
+    if (before := stored_item(engine.workspace, task_id, item_id)) is not None:
+        accept_item(engine, task_id, before)
+        return
+    step, call = open_call(engine, task_id, call_id)
+    task, tool = (
+        recover.load_task(engine, task_id),
+        engine.workspace.frozen_teams.get(task_id).task_tool(call.tool_name),
+    )
+    if task is None or tool is None:
+        raise StateConflict(f"call_id: call {call_id!r} of task {task_id!r} waits for no Celery task")
+    state = task.calls.get(call_id, CallState())
+    if state.outcome is not None and not needs_resolution(state.outcome):
+        raise StateConflict(f"call_id: call {call_id!r} has a result already; this answer of its Celery task is late")
+    assignment = ToolAssignment(task_id, step.seq, task.position.epoch, call_id, state.attempt)
+    outcome = _outcome(given, call, tool, describe_shop_task(assignment, call, tool))
+    took = max(0.0, engine.clock.now() - sent.at)
+    engine.services.telemetry.record(TOOL_SECONDS, took, call.tool_name, "error" if outcome.result.is_error else "ok")
+    result = outcome.result.model_copy(update={"runtime_ms": round(took * 1000)})
+    outcome = outcome.model_copy(update={"result": result})
+    if needs_resolution(outcome):
+        close_call(engine, assignment, call, outcome)
+        return
+    accept_item(engine, task_id, external_result(engine, task_id, step.seq, outcome))
+
+
+def _outcome(given: TaskAnswer, call: ToolCall, tool: TaskTool, named: str) -> ToolOutcome:
+    """Return the outcome that the answer reports. That of a failed irreversible Celery task is unknown."""
+    if given.failed:
+        why = f"{named} failed, or its process was lost: see the log of its worker"
+        return ended_outcome(tool, call.id, why)
+    try:
+        result = validated_json(to_jsonable_python(given.result))
+        size = json_bytes(result)
+    except ValueError as error:
+        return failed_outcome(call.id, f"{named} has ended, and its result is no JSON: {str(error)[:500]}")
+    if size > MAX_EXTERNAL_RESULT_BYTES:
+        limit = f"at most {MAX_EXTERNAL_RESULT_BYTES} are possible"
+        return failed_outcome(call.id, f"{named} has ended, and its result has {size} bytes of JSON, {limit}")
+    return successful_outcome(call, result)

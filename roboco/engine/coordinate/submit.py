@@ -8,8 +8,8 @@ client dies after the acceptance, the sweeper starts the task.
 """
 
 from roboco.domain.decision.action import StartTurn
-from roboco.domain.history.start_time import ETA
 from roboco.domain.history.state import fold
+from roboco.domain.history.step import ETA
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.team.team import Team
@@ -21,7 +21,7 @@ from roboco.engine.accept.accept_task import (
     load_into_redis,
     prepare_load,
 )
-from roboco.engine.accept.fallback import falling_back_to_sweeper
+from roboco.engine.accept.checks import falling_back_to_sweeper
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.engine import Engine
 from roboco.ports.task_store import Snapshot

@@ -37,11 +37,10 @@ from roboco.domain.paths import (
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.accept.accept_item import accept_item
 from roboco.engine.accept.request_erasure import pending_receipt
-from roboco.engine.attempt_counts import reset_attempts
-from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
+from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords, reset_attempts
 from roboco.engine.operate.erasure_inventory import letters_of, request_listed_parts, take_inventory
 from roboco.engine.record.task_memory import forget_entries
-from roboco.engine.tombstones import parse_receipt, parse_request
+from roboco.engine.workspace_records import parse_receipt, parse_request
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports.lease_renewals import AttemptLease
 

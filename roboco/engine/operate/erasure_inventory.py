@@ -15,7 +15,7 @@ from roboco.domain.removal.erasure import MAX_LISTED, ErasureReceipt, ErasureReq
 from roboco.engine.accept.request_erasure import request_erasure
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.engine.record.task_memory import memory_of, remembered_by
-from roboco.engine.tombstones import is_erased
+from roboco.engine.workspace_records import is_erased
 from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.dead_letters import DeadLetterPage
 

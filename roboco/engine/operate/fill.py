@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from roboco.domain.ids import is_task_id
+from roboco.domain.ids import SHARDS, is_task_id, shard_of
 from roboco.domain.paths import (
     ENTER_PREFIX,
     ERASE_PREFIX,
@@ -32,10 +32,9 @@ from roboco.domain.paths import (
     OPEN_MARKERS,
     RESTART_PREFIX,
 )
-from roboco.domain.shard import SHARDS, shard_of
 from roboco.engine.engine import Engine, TaskStores
 from roboco.errors import TransientError
-from roboco.ports.fill import FillKind, FillPhase, FillPosition
+from roboco.ports.schedule import FillKind, FillPhase, FillPosition
 
 _log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from roboco.domain.paths import CLOSED, open_marker_path
 from roboco.domain.task_entry import TaskEntry, entry_of
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.errors import CorruptHistory, TransientError
-from roboco.ports.scans import Rebuild
+from roboco.ports.task_index import Rebuild
 
 _log = logging.getLogger(__name__)
 

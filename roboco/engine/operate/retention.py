@@ -31,7 +31,7 @@ from roboco.engine.accept.request_erasure import request_erasure
 from roboco.engine.engine import Engine
 from roboco.engine.selected_tasks import select_page
 from roboco.errors import TransientError, UsageError
-from roboco.ports.scans import RetentionScan
+from roboco.ports.task_index import RetentionScan
 
 _log = logging.getLogger(__name__)
 

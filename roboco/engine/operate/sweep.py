@@ -29,12 +29,11 @@ from roboco.domain.paths import (
 )
 from roboco.engine import notifications as notify
 from roboco.engine.accept import conversations, early_files
-from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.actions import IDLE_CHECK_INTERVAL
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.coordinate.archive import close_again
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, reset_attempts
 from roboco.engine.operate.erase import erase_task
 from roboco.engine.record import recover
 from roboco.engine.record.recover import restore_inbox

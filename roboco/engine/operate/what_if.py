@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from roboco.domain.decision.what_if_effects import effects_to_keep
+from roboco.domain.decision.what_if import effects_to_keep
 from roboco.domain.history.lineage import fork_prefix
 from roboco.domain.history.recorded_calls import MAX_RECORD_BYTES, RecordedCalls
 from roboco.domain.history.state import fold

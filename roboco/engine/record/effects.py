@@ -1,4 +1,4 @@
-"""effects: the files of a call whose effect must not happen twice. Its worker stores them (`claimed_call.py`).
+"""effects: the files of a call whose effect must not happen twice. Its worker stores them (`run/tool_call.py`).
 
 For a call that a shop's Celery task answers, a coordinator stores an intent as well (`shop_task.py`).
 """

@@ -27,8 +27,8 @@ from typing import TypeVar
 
 from roboco.domain.paths import event_segment_path, event_segments_path, events_path
 from roboco.domain.stream.event_file import merged_log, place_of, segment_places, to_stored
-from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
+from roboco.engine.retry import RETRY_DELAYS, contention_error
 from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import Snapshot
 from roboco.ports.workspace import VersionedFile

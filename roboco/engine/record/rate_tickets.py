@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from roboco.domain.prompt.summary import summary_end
+from roboco.domain.prompt.working_memory import summary_end
 from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team

@@ -9,7 +9,7 @@ The rule is in the frozen team, and the record in a file that was stored before 
 on every worker answers the same, also after a crash, a repeated message or a loss of Redis.
 """
 
-from roboco.domain.decision.what_if_calls import REFUSED, refusal_reason, takes_recorded_result
+from roboco.domain.decision.what_if import REFUSED, refusal_reason, takes_recorded_result
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.recorded_calls import RecordedCalls, places_of_calls
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome

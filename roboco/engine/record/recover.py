@@ -5,6 +5,9 @@
 
 Every write to Redis is fenced by the task's epoch. A rebuilt task starts with an epoch above the archived one, so that
 messages and leases from before the loss are refused.
+
+A killed worker reports nothing to displays such as Flower. The worker that finds the attempt's step stored, or its turn
+or call superseded, reports the end of the attempt instead.
 """
 
 import logging
@@ -12,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from roboco.domain.decision.action import ATTEMPTS
 from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
 from roboco.domain.history.step import HANDED_OFF_BY, ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
@@ -46,10 +50,84 @@ from roboco.domain.stream.event import (
 )
 from roboco.domain.task_summary import parse_summary
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.engine.record.attempt_status import report_attempts
-from roboco.engine.tombstones import receipt_of
-from roboco.errors import CorruptHistory
+from roboco.engine.workspace_records import receipt_of
+from roboco.errors import CorruptHistory, TransientError
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.dispatcher import AttemptStatus, Dispatcher
 from roboco.ports.task_store import CallState, Commit, Phase, Snapshot
+
+
+def newest_step(engine: Engine, task_id: str) -> TaskStep | None:
+    """Return the newest step of the workspace, or None if there is none.
+
+    Cost: one read of Redis, and the steps after those that Redis has applied: none, or few. Of a task that Redis does
+    not have, or while Redis does not answer, the steps after those of its summary.
+    """
+    newest: TaskStep | None = None
+    for step in engine.workspace.histories.read(task_id, max(0, _known_steps(engine, task_id) - 1)):
+        newest = step
+    return newest
+
+
+def _known_steps(engine: Engine, task_id: str) -> int:
+    """Return a number of steps that the history has at least."""
+    try:
+        live = engine.tasks.task_store.load(task_id, 1)
+    except TransientError:
+        live = None
+    if live is not None:
+        return live.position.seq
+    summary = engine.workspace.summaries.get(task_id)
+    return 0 if summary is None else summary.steps
+
+
+def report_attempts(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: TaskStep) -> None:
+    """Report the ends of the pending attempts, after the step at their position was stored. A repetition is harmless.
+
+    A worker that has just made the step does not call this: it reports its own attempt.
+    """
+    match task.position.phase:
+        case Phase.TURN:
+            _report_turn(dispatcher, task_id, task, step)
+        case Phase.TOOLS:
+            _report_calls(dispatcher, task_id, task, step)
+        case _:
+            return
+
+
+def _report_turn(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: TaskStep) -> None:
+    if step.by_agent:
+        attempt = int(step.metadata.get("attempt", task.attempt.number))
+        end = AttemptStatus.DONE if step.error is None else AttemptStatus.FAILED
+        dispatcher.report_attempt_end(
+            TurnAssignment(task_id, task.position.seq, task.position.epoch, attempt), task.position.agent, end
+        )
+    elif (
+        task.attempt.claimed or task.attempt.deferred_for is not None
+    ):  # an unclaimed turn is refused when its message arrives
+        assignment = TurnAssignment(task_id, task.position.seq, task.position.epoch, task.attempt.number)
+        dispatcher.report_attempt_end(
+            assignment,
+            task.position.agent,
+            _status_without_result(step, task.attempt.claimed and task.attempt.lease_left <= 0),
+        )
+
+
+def _report_calls(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: TaskStep) -> None:
+    for call in task.steps.tail[-1].calls:
+        state = task.calls.get(call.id)
+        if state is not None and state.claimed and state.outcome is None:
+            assignment = ToolAssignment(task_id, task.position.seq - 1, task.position.epoch, call.id, state.attempt)
+            dispatcher.report_attempt_end(
+                assignment, call.tool_name, _status_without_result(step, state.lease_left <= 0)
+            )
+
+
+def _status_without_result(step: TaskStep, lost: bool) -> AttemptStatus:
+    """Return LOST if the worker was lost and the step reports the last attempt, else SUPERSEDED."""
+    given_up = step.error is not None and step.error.code == ATTEMPTS
+    return AttemptStatus.LOST if given_up and lost else AttemptStatus.SUPERSEDED
+
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ offered. A server that lacks a tool which the team names ends the task: only ano
 from collections.abc import Iterable
 
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.priority import priority_of
+from roboco.domain.history.step import priority_of
 from roboco.domain.history.tool_outcome import ToolOutcome, changed_tool_outcome, failed_outcome
 from roboco.domain.ids import tenant_of
 from roboco.domain.paths import (
@@ -30,8 +30,15 @@ from roboco.domain.paths import (
 )
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.team import Agent, Team
-from roboco.domain.team.tool_difference import ToolDifference, tool_difference
-from roboco.domain.team.tool_listing import COMPARED_PARTS, Listing, ListingRequests, ToolChange, parse_listing
+from roboco.domain.team.tool_listing import (
+    COMPARED_PARTS,
+    Listing,
+    ListingRequests,
+    ToolChange,
+    ToolDifference,
+    parse_listing,
+    tool_difference,
+)
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import NotFound, TransientError, UsageError

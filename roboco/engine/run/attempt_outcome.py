@@ -1,7 +1,18 @@
-"""Outcomes of an attempt at a turn or call, for the display of its Celery task."""
+"""Outcomes of an attempt at a turn or call, for the display of its Celery task.
+
+Flower shows the Celery task of a turn that has failed for good as failed, with the reason.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from roboco.domain.decision.decide import failure_reason
+from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.state import History, TaskState
+from roboco.domain.history.step import TaskStep
+from roboco.domain.team.team import Team
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.task_store import Snapshot
 
 
 class TurnOutcome(StrEnum):
@@ -32,3 +43,30 @@ class CallOutcome(StrEnum):
     DONE = "done, done before, or no longer wanted"
     CLAIMED_ELSEWHERE = "another worker has claimed this attempt"
     HANDED_OVER = "handed over, because its worker was shut down, or an operator has switched it off"
+
+
+@dataclass(frozen=True)
+class TurnFailed:
+    """The turn is committed, and its step ends the task as failed, or lets a conversation wait, for this reason."""
+
+    reason: str
+
+
+TurnResult = TurnOutcome | TurnFailed | SwitchedOff
+"""The result of an attempt to run a turn."""
+
+
+def task_failure(team: Team, task: Snapshot, task_id: str, step: TaskStep, state: TaskState) -> TurnFailed | None:
+    """Return the failure of the task with this step, after which it is in this state, or None if the task continues."""
+    if step.error is None:
+        return None
+    reason = failure_reason(team, History(state, (step,)), parent_of(task_id, task.steps.first) is not None)
+    return None if reason is None else TurnFailed(reason)
+
+
+def stored_failure(team: Team, task: Snapshot, order: TurnAssignment) -> TurnFailed | None:
+    """Return the failure of the task with the step of this attempt, or None if the attempt stored no such step."""
+    step = task.steps.tail[-1]
+    if step.seq != order.seq or step.metadata.get("attempt", order.attempt) != order.attempt:
+        return None
+    return task_failure(team, task, order.task_id, step, task.state)

@@ -1,23 +1,48 @@
-"""deferral: a turn that cannot run now is released until a later time.
+"""deferral: a turn that cannot run now, or not here, is released: until a later time, or for another worker at once.
 
     claimed ─► deferred for some seconds ─► the sweeper dispatches it ─► claimed by any agents worker
                (no thread waits)
 
 If the worker dies before the turn is deferred, its lease expires. If the worker dies after that, the sweeper finds the
 turn no later than the lease would have expired.
+
+A server that does not answer during a turn:
+
+    no text published ─► deferred, as for an outage of the model          (no attempt is counted)
+    text published ────► restarted: event_turn_restart voids the text     (no attempt is counted)
+    Redis is silent ───► this worker waits for it, and then does one of both
+
+A process that ends while it runs a turn or call:
+
+    turn:  no text emitted ─► released: the same attempt starts again, and nothing was lost
+           text emitted ────► restarted: event_turn_restart voids the text, and the next attempt starts
+           reply complete ──► committed by its own thread, unless the workspace takes no writes: restarted
+    call:  released: the same attempt starts again. Only a call that may run twice is handed over.
+
+None of them counts as a failed attempt.
 """
 
+from roboco.domain.canonical_json import well_formed
+from roboco.domain.history.part import ToolCall
 from roboco.domain.rate_report import RATE_WAIT
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.switch import Switch
 from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.team import Team
+from roboco.domain.url import strip_credentials
 from roboco.domain.usage import Usage
 from roboco.engine.coordinate import outage
+from roboco.engine.coordinate.next_step import dispatch_call
+from roboco.engine.coordinate.pending_turn import restart_turn
 from roboco.engine.coordinate.switched_off import check_delay
-from roboco.engine.run.attempt_outcome import SwitchedOff, TurnOutcome
+from roboco.engine.engine import Engine
+from roboco.engine.record import recover
+from roboco.engine.retry import retry
+from roboco.engine.run.attempt_outcome import SwitchedOff, TurnOutcome, TurnResult
 from roboco.engine.run.claimed_turn import ClaimedTurn
-from roboco.errors import ModelError
+from roboco.errors import ModelError, TransientError
+from roboco.ports.assignment import ToolAssignment
 from roboco.ports.leases import NO_TOKENS
 from roboco.ports.task_store import TokenUsage
 
@@ -110,3 +135,60 @@ def defer(
     ):
         engine.services.dispatcher.advance(task_id)  # it was cancelled before, or was refused for too long
     return outcome
+
+
+MAX_ERROR_CHARS = 2000
+"""Characters that the history keeps of an exception."""
+
+
+def try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
+    """Try the turn again later, because a server did not answer. Text that this attempt has published becomes void.
+
+    While Redis does not answer either, wait for it, so that the turn goes on as soon as it does. Raise TransientError
+    after `store_timeout`: then the turn is tried again after its lease.
+    """
+    engine = turn.engine
+    work = f"the restart of step {turn.claim.assignment.seq} of task {turn.claim.assignment.task_id}"
+    return retry(lambda: _try_later(turn, error), lambda: True, work, engine.clock, engine.policy.store_timeout)
+
+
+def _try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
+    engine, claim = turn.engine, turn.claim
+    now = engine.tasks.task_store.load(claim.assignment.task_id, 1)
+    if now is None or not now.logs.attempt_chunks:
+        failure = ModelError("server", str(error), True)
+        return defer_for_outage(turn, failure)
+    if recover.catch_up(engine, claim.assignment.task_id, now):  # the step was stored before
+        engine.services.dispatcher.advance(claim.assignment.task_id)
+        return TurnOutcome.REPLACED
+    reason = error_text(str(error))
+    restart_turn(engine, claim.assignment.task_id, claim.snapshot, reason, claim.token, handed_over=True)
+    return TurnOutcome.CUT_OFF
+
+
+def error_text(text: str) -> str:
+    """Return the text of an exception without credentials and at a bounded length, for the history."""
+    return strip_credentials(well_formed(text))[:MAX_ERROR_CHARS]
+
+
+def hand_over_turn(turn: ClaimedTurn, reason: str) -> None:
+    """Let another agents worker run the turn. Do nothing if this claim does not hold it any more."""
+    engine, claim = turn.engine, turn.claim
+    task_id = claim.assignment.task_id
+    now = engine.tasks.task_store.load(task_id, 1)
+    if now is None or now.position.epoch != claim.assignment.epoch or not now.attempt.claimed:
+        return
+    if recover.catch_up(engine, task_id, now):  # the step was stored before
+        engine.services.dispatcher.advance(task_id)
+    elif engine.tasks.leases.release_turn(claim):
+        engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
+        engine.services.dispatcher.turn(claim.assignment, claim.snapshot.position.agent)
+    else:
+        restart_turn(engine, task_id, claim.snapshot, reason, claim.token, handed_over=True)
+
+
+def hand_over_call(engine: Engine, team: Team, order: ToolAssignment, token: str, call: ToolCall) -> None:
+    """Let another tools worker run the call. Do nothing if it has an outcome, or its lease is lost."""
+    if engine.tasks.leases.release_call(order, token):
+        engine.tasks.schedule.schedule_no_later_than(order.task_id, engine.policy.redelivery_delay)
+        dispatch_call(engine.services, team, order, call)

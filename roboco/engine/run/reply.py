@@ -1,24 +1,168 @@
-"""reply: the reply of a model, as the content of a step."""
+"""reply: the reply of a model, as the content and the metadata of a step.
+
+A typed answer:
+
+    text ─► JSON ─► the type ─► the agent's own check ─► `output` in the step's metadata
+             └────────┴────────────┴─► `invalid_output`: the next turn asks again ─► MAX_PROMPTS times: the task fails
+
+A wrong answer is a step as any other, so that a worker that dies between two requests repeats none of them.
+"""
 
 import json
 import time
 from dataclasses import dataclass, field
 
-from roboco.domain.canonical_json import validated_json, well_formed
+from roboco.domain.canonical_json import json_bytes, validated_json, well_formed
 from roboco.domain.decision.tool_answers import requires_approval
 from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
+from roboco.domain.history.step import (
+    INVALID_OUTPUT,
+    MAX_ANSWER_BYTES,
+    OUTPUT,
+    PROVIDER,
+    REASONING,
+    STATE,
+    checked_changes,
+)
 from roboco.domain.ids import call_id_at
 from roboco.domain.prompt.coordinator_tools import schema_of
+from roboco.domain.prompt.typed_answer import answer_value
 from roboco.domain.team.known_tools import unlisted_tool_error
-from roboco.domain.team.team import Team, default_prefix
+from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_spec import ServerTool
+from roboco.domain.usage import ModelUsage
 from roboco.engine.engine import Services
 from roboco.engine.run.request import PreparedRequest
-from roboco.engine.run.typed_answer import TypedAnswer, answer_of
+from roboco.engine.run.summarize import Ready
+from roboco.engine.usage import failed_usage
+from roboco.errors import ModelError, UsageError
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Reply, RequestedCall
 from roboco.ports.task_store import Snapshot
 from roboco.ports.tools import Listings
+
+MAX_PROMPTS = 2
+"""How often an answer is asked for again."""
+MAX_REASON_CHARS = 1000
+OUTPUT_CHECK = "output_check"
+"""The error code of a step whose answer could not be checked."""
+
+
+@dataclass(frozen=True)
+class TypedAnswer:
+    """The metadata and the error that a step records of a typed answer."""
+
+    metadata: dict[str, object] = field(default_factory=dict)
+    error: ErrorPart | None = None
+    """Why the task fails: the answer was asked for again in vain."""
+
+
+def answer_of(services: Services, claim: TurnClaim, prepared: PreparedRequest, text: str, cut_off: bool) -> TypedAnswer:
+    """Return the answer in this text of a whole reply without calls. `cut_off` is True if it ended at its limit."""
+    agent, schema = prepared.agent, prepared.output
+    if prepared.form.get("calls") == "required":
+        return _asked_again(agent, claim, f"call one of {', '.join(claim.snapshot.state.client_tools)}")
+    if schema is None:
+        return TypedAnswer()
+    try:
+        value = services.toolbox.checked_output(agent, answer_value(schema, text))
+        demanded = prepared.form.get("schema", schema)
+        if demanded != schema and (wrong := services.toolbox.args_error(demanded, value)):
+            raise ValueError(wrong)
+        if (size := json_bytes(value)) > MAX_ANSWER_BYTES:
+            raise ValueError(f"it has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
+        changes = {name: value[name] for name in agent.state if isinstance(value, dict) and name in value}
+        checked_changes(claim.snapshot.state.values, changes)
+    except UsageError as error:
+        return TypedAnswer(error=ErrorPart(code=OUTPUT_CHECK, message=f"{agent.name}: {error}"))
+    except ValueError as error:
+        reason = "it was cut off at the limit of its tokens; be brief" if cut_off else str(error)[:MAX_REASON_CHARS]
+        return _asked_again(agent, claim, reason or type(error).__name__)
+    return TypedAnswer({OUTPUT: value} | ({STATE: changes} if changes else {}))
+
+
+def _asked_again(agent: Agent, claim: TurnClaim, reason: str) -> TypedAnswer:
+    """Return the answer that is asked for again for this reason, or the failure after MAX_PROMPTS times."""
+    prompts = _prompts_before(agent.name, claim)
+    if prompts < MAX_PROMPTS:
+        return TypedAnswer({INVALID_OUTPUT: reason})
+    message = f"{agent.name}: its answer does not fit its output, after {prompts} corrections: {reason}"
+    return TypedAnswer(error=ErrorPart(code=INVALID_OUTPUT, message=message))
+
+
+def _prompts_before(agent: str, claim: TurnClaim) -> int:
+    """Return how many of the agent's newest steps were wrong answers."""
+    count = 0
+    for step in reversed(claim.snapshot.steps.tail):
+        if step.agent_name != agent or not step.invalid_output:
+            break
+        count += 1
+    return count
+
+
+def reply_metadata(prepared: PreparedRequest, reply: Reply) -> dict[str, object]:
+    """Return the metadata of a step with a whole reply."""
+    metadata = usage_metadata(prepared, reply.usage) | {
+        "model": reply.model,
+        "finish_reason": reply.finish_reason,
+        "timings": {"first_token_ms": reply.first_token_ms, "duration_ms": reply.duration_ms},
+        "context": prepared.memory.report,
+    }
+    optional = {
+        "limit": reply.limit,
+        "reprompts": reply.reprompts,
+        "refusal": reply.refusal,
+        REASONING: reply.reasoning,
+        PROVIDER: reply.provider,
+    }
+    return metadata | fallback_metadata(prepared) | {name: value for name, value in optional.items() if value}
+
+
+def fallback_metadata(prepared: PreparedRequest) -> dict[str, object]:
+    """Return the metadata of a turn that another profile than the agent's answers; empty for any other turn."""
+    return {"fallback": prepared.fallback} if prepared.fallback else {}
+
+
+def usage_metadata(prepared: PreparedRequest, used: ModelUsage) -> dict[str, object]:
+    """Return the usage of the turn and of its summaries. The cost is present only if there are prices."""
+    made, cost = prepared.summary.usage.plus(prepared.spent), prepared.request.profile.cost(used)
+    usage = used.metadata()
+    usage |= {"tokens_in": used.tokens_in + made.tokens_in, "tokens_out": used.tokens_out + made.tokens_out}
+    return {"usage": usage | _cost(made.cost + cost)} | prepared.summary.metadata()
+
+
+def summary_metadata(summary: Ready) -> dict[str, object]:
+    """Return the usage of the summaries of a turn that requests no reply; empty if none was made."""
+    made = summary.usage
+    if not made.steps:
+        return {}
+    usage: dict[str, object] = {"tokens_in": made.tokens_in, "tokens_out": made.tokens_out}
+    return {"usage": usage | _cost(made.cost)} | summary.metadata()
+
+
+def _cost(cost: float) -> dict[str, object]:
+    return {"cost": round(cost, 9)} if cost else {}
+
+
+def failure_metadata(prepared: PreparedRequest, error: ModelError, texts: list[str], chunks: int) -> dict[str, object]:
+    """Return the metadata of a step whose model call failed."""
+    metadata = usage_metadata(prepared, failed_usage(error, prepared.memory.tokens, texts)) | fallback_metadata(
+        prepared
+    )
+    return metadata | {"context": prepared.memory.report, "chunks": chunks}
+
+
+def interruption_metadata(
+    prepared: PreparedRequest, used: ModelUsage, chunks: int, receipt: dict[str, object]
+) -> dict[str, object]:
+    """Return the metadata of an interrupted step. Its usage is an estimate: the model reported none."""
+    return usage_metadata(prepared, used) | {
+        "interrupted": True,
+        "receipt": receipt,
+        "context": prepared.memory.report,
+        "chunks": chunks,
+    }
+
 
 MALFORMED = "malformed_tool_call"
 """The error code of a step whose model wrote no readable tool call."""

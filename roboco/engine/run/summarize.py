@@ -24,7 +24,7 @@ from roboco.domain.history.state import WRAP_UP_RULE
 from roboco.domain.history.step import USER
 from roboco.domain.paths import history_summaries_path, history_summary_path
 from roboco.domain.prompt.chat import ChatMessage
-from roboco.domain.prompt.summary import HistorySummary, summary_end, summary_messages
+from roboco.domain.prompt.working_memory import HistorySummary, summary_end, summary_messages
 from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
@@ -32,8 +32,7 @@ from roboco.domain.tokens import estimate_tokens
 from roboco.domain.usage import Usage
 from roboco.engine.engine import Engine
 from roboco.engine.record.rate_tickets import summary_profile, summary_ticket
-from roboco.engine.run.cancellation import Cancellation
-from roboco.engine.run.claimed_turn import ProgressNote
+from roboco.engine.run.claimed_turn import Cancellation, ProgressNote
 from roboco.engine.usage import failed_usage, unfinished_usage, usage_at
 from roboco.errors import ModelError, TransientError
 from roboco.ports.leases import TurnClaim

@@ -18,7 +18,7 @@ from roboco.domain.stream.event import ReasoningChunk, StreamChunk
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import estimate_tokens_of_bytes
 from roboco.engine.engine import Engine
-from roboco.engine.run.cancellation import Cancellation
+from roboco.engine.run.claimed_turn import Cancellation
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, TurnClaim
 from roboco.ports.model import Listener

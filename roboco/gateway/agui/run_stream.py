@@ -11,8 +11,7 @@ from ag_ui import core as ag_ui
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import Artifact, ToolCall, ToolResult
-from roboco.domain.history.shared_state import changed_state
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import TaskStep, changed_state
 from roboco.domain.stream.event import AgentHandedOff, SubTaskStarted
 from roboco.gateway.answers import answer_stream as parts
 from roboco.gateway.answers.answer_stream import SUPERSEDED, AnswerStream

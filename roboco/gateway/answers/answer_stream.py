@@ -13,8 +13,7 @@ from typing import Any, Final, Literal
 
 from roboco.domain.decision.tool_answers import is_client_call
 from roboco.domain.history.part import Artifact, ToolCall, ToolResult
-from roboco.domain.history.shared_state import STATE
-from roboco.domain.history.step import OUTPUT, USER, TaskStep
+from roboco.domain.history.step import OUTPUT, STATE, USER, TaskStep
 from roboco.domain.stream.event import AgentHandedOff, SubTaskStarted
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.usage import Usage

@@ -82,7 +82,7 @@ class McpEndpoint:
                 return
             with self._gateway.bodies.hold(caller.owner, len(body)):
                 for piece in pieces_of(body):
-                    await send(piece | {"more_body": True})
+                    await send({**piece, "more_body": True})
 
         with suppress(ClientDisconnect):
             await self._manager.handle_request(scope, receive, send_in_pieces)

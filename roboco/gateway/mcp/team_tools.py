@@ -310,14 +310,13 @@ async def audited(ctx: Context, call_next: CallNext) -> HandlerResult:
         raise MCPError(mcp.INVALID_PARAMS, _error_text(error), named or None) from None
     finally:
         if ctx.method in _WRITES and ctx.request is not None:
-            _log_operation(ctx, outcome)
+            _log_operation(ctx, ctx.request.scope, outcome)
 
 
-def _log_operation(ctx: Context, outcome: str) -> None:
+def _log_operation(ctx: Context, scope: Any, outcome: str) -> None:
     params = ctx.params or {}
     given = params.get("arguments")
     arguments = given if isinstance(given, dict) else {}
-    scope = ctx.request.scope
     task_id = params.get("taskId") or arguments.get("task_id") or params.get("requestState") or scope.get(CREATED)
     named = [ctx.method, params.get("name"), arguments.get("action") if params.get("name") == TASK_TOOL else None]
     action = " ".join(one[:MAX_PATH] for one in named if isinstance(one, str))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from roboco.domain.conversation import MAX_ITEMS, Metadata
-from roboco.domain.inbox.client_tool import MAX_CLIENT_TOOLS
+from roboco.domain.inbox.attachments import MAX_CLIENT_TOOLS
 from roboco.gateway.bodies.mistakes import FewMistakes, WellFormedBody
 
 JsonObject = dict[str, JsonValue]

@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import Any, BinaryIO, Final
 
 from roboco.domain.inbox.attachments import MAX_ARTIFACTS
-from roboco.domain.prompt.attached import file_kind, file_mime_type
+from roboco.domain.prompt.chat import file_kind, file_mime_type
 from roboco.domain.team.team import Team
 from roboco.gateway.openai.problems import wrong_parameter
 

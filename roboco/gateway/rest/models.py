@@ -6,18 +6,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, f
 
 from roboco.client.team_details import TeamDetails
 from roboco.domain.history.part import Artifact, ToolCall
-from roboco.domain.history.priority import Priority
-from roboco.domain.history.start_time import MAX_DELAY_SECONDS
-from roboco.domain.history.step import TaskStep
-from roboco.domain.inbox.answer_form import AnswerForm
-from roboco.domain.inbox.attachments import Attachments
-from roboco.domain.inbox.imported_message import MAX_IMPORTED_MESSAGES, ImportedMessage
+from roboco.domain.history.step import MAX_DELAY_SECONDS, Priority, TaskStep
+from roboco.domain.inbox.attachments import AnswerForm, Attachments
+from roboco.domain.inbox.submission import MAX_IMPORTED_MESSAGES, ImportedMessage
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.notification import MAX_TARGETS, NotifyTarget
 from roboco.domain.schema import InputModel, RecordModel
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.team.team import MAX_PROMPT_CHARS
-from roboco.domain.team.tool_difference import ToolDifference
+from roboco.domain.team.tool_listing import ToolDifference
 from roboco.domain.team.what_if import MAX_RUNS
 from roboco.gateway.bodies.mistakes import FewMistakes
 from roboco.gateway.rest.parameters import ITEM_PATTERN, TASK_PATTERN

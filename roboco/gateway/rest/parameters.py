@@ -9,7 +9,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import Field
 
-from roboco.domain.artifact_name import ARTIFACT_NAME
+from roboco.domain.history.part import ARTIFACT_NAME
 from roboco.domain.task_filter import parse_time
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import forbidden, invalid

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import Query, Response
 from pydantic import BeforeValidator
 
-from roboco.client.operator.usage import UsageCollector, UsageSummary
-from roboco.client.operator.usage_formats import csv_lines, json_lines
+from roboco.client.operator.usage import UsageCollector, UsageSummary, csv_lines, json_lines
 from roboco.client.options import UsageOptions
 from roboco.domain.usage_table import DIMENSIONS
 from roboco.gateway.access import Caller

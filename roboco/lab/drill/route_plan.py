@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from roboco.domain.decision.edge_conditions import holds
+from roboco.domain.decision.router import holds
 from roboco.domain.history.part import TextPart, ToolCall, ToolCallPart
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.collaboration import END, TO_USER, Graph

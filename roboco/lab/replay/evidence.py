@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from roboco.domain.decision.action import Action, AppendStep, StartTurn
+from roboco.domain.decision.action import ATTEMPTS, Action, AppendStep, Route, Situation, StartTurn
 from roboco.domain.decision.decide import STOPPED, decide
-from roboco.domain.decision.route import Route
-from roboco.domain.decision.situation import ATTEMPTS, Situation
 from roboco.domain.history.part import ToolResultPart
 from roboco.domain.history.state import History, TaskState
 from roboco.domain.history.step import FUNCTION, GUARDED, GUARDS, NEW_LIMITS, ORCHESTRATOR, REFUSED, USER, TaskStep

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from roboco.domain.decision.action import Wait
-from roboco.domain.decision.situation import Situation
+from roboco.domain.decision.action import Situation, Wait
 from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.state import History
 from roboco.domain.history.step import GUARDED, TOOL_EXECUTOR, USER, TaskStep

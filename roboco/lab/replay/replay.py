@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decision.action import Action, AppendStep, CallTools, End, Route, Situation, StartTurn, Wait
+from roboco.domain.decision.answer_checks import GUARD
 from roboco.domain.decision.decide import GOALS, LOOP, ROUTER, STOPPED
-from roboco.domain.decision.guards import GUARD
-from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.situation import Situation
 from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.state import REMINDED_GOALS, History
 from roboco.domain.history.step import (
@@ -23,7 +21,7 @@ from roboco.domain.history.step import (
     USER,
     TaskStep,
 )
-from roboco.domain.recorded.describe import describe, rule_of
+from roboco.domain.recorded.explain import describe, rule_of
 from roboco.domain.recorded.recorded_results import RecordedResults, ReplayedDecision, decide_with_results
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus

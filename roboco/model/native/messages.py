@@ -31,8 +31,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.tools import ToolDefinition
 
-from roboco.domain.prompt.attached import data_of
-from roboco.domain.prompt.chat import ChatMessage
+from roboco.domain.prompt.chat import ChatMessage, data_of
 
 RESPONSE = "response"
 """The field of the provider's state that holds the ModelResponse."""

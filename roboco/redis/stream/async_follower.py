@@ -13,8 +13,7 @@ from roboco.errors import TransientError
 from roboco.redis.stream.follower import RedisFollower, unreachable_error
 from roboco.redis.stream.log_merger import ArchiveNeeded, is_unnumbered
 from roboco.redis.stream.position import LiveRecord, Record, StreamPosition
-from roboco.redis.stream.subscriber import ControlSignal
-from roboco.redis.stream.subscriptions import RECHECK_INTERVAL
+from roboco.redis.stream.subscriptions import RECHECK_INTERVAL, ControlSignal
 
 BATCH_SIZE = 100
 """Messages that are read from the logs at a time: a follower that has fallen behind holds no more."""

@@ -19,7 +19,6 @@ from roboco.domain.stream.event_file import refers_to_step, with_step
 from roboco.errors import TransientError
 from roboco.process.threads import ThreadPool
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import ReadLargeSteps, no_steps
 from roboco.redis.logs import RedisEventLogs
 from roboco.redis.scripts import translating_errors
 from roboco.redis.stream.log_merger import (
@@ -32,6 +31,7 @@ from roboco.redis.stream.log_merger import (
 )
 from roboco.redis.stream.position import Record, StreamPosition
 from roboco.redis.stream.subscriptions import SubscriptionHubs
+from roboco.redis.task_store import ReadLargeSteps, no_steps
 
 READER_THREADS = 8
 """Threads that read logs for the followers in event loops."""

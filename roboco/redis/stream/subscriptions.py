@@ -3,26 +3,179 @@
 The hub subscribes to the channels of a task while a follower listens. It signals the follower to read the logs when the
 server confirms the subscription, after each lost connection, when the follower is too slow, and when the logs have more
 than the follower.
+
+One coroutine reads the connection while another one subscribes. redis-py's PubSub does not allow that: it may reconnect
+silently, and the reader would not learn that messages are missing.
 """
 
 import asyncio
+import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
+from enum import Enum
 from functools import partial
+from typing import Any
 
 import redis
 
 from roboco.errors import TransientError
 from roboco.process.threads import ThreadPool
+from roboco.redis import client
 from roboco.redis.keys import Keys
 from roboco.redis.server_error import explain
 from roboco.redis.stream.position import LiveRecord, Record, StreamPosition, read_record
-from roboco.redis.stream.pubsub import PubSubConnection
-from roboco.redis.stream.subscriber import Subscriber
+
+
+class PubSubConnection:
+    """A connection for channels. If a method raises, close it and open another one."""
+
+    def __init__(self, url: str, keys: Keys) -> None:
+        self._connection: Any = client.channel_connection(url)
+        self._keys = keys
+        self._subscriptions: dict[str, object] = {}
+        self._unconfirmed: Counter[str] = Counter()
+        self._last_received = time.monotonic()
+        self._pinged_at = -math.inf
+
+    async def open(self) -> None:
+        """Connect."""
+        async with asyncio.timeout(client.TIMEOUT):
+            await self._connection.connect()
+
+    async def close(self) -> None:
+        """Disconnect without waiting for the server."""
+        await self._connection.disconnect(nowait=True)
+
+    async def read(self, on_message: Callable[[str, bytes], None], on_subscribed: Callable[[str], None]) -> None:
+        """Call `on_message` with channel and text of each message, and `on_subscribed` with each subscribed channel."""
+        while True:
+            answer = await self._connection.read_response(timeout=math.inf)
+            self._last_received = time.monotonic()
+            match answer:
+                case [b"message", bytes(channel), bytes(text)]:
+                    on_message(channel.decode(), text)
+                case [b"subscribe", bytes(channel), _]:
+                    self._on_confirmation(channel.decode(), on_subscribed)
+                case _:  # the answer to an unsubscription or a ping
+                    pass
+
+    async def sync(self, subscriptions: Mapping[str, object]) -> None:
+        """Subscribe to the channels of these tasks and no others. Another object for a task is a new subscription."""
+        new = [task_id for task_id, topic in subscriptions.items() if self._subscriptions.get(task_id) is not topic]
+        gone = [task_id for task_id in self._subscriptions if task_id not in subscriptions]
+        self._subscriptions = dict(subscriptions)
+        await self._send("UNSUBSCRIBE", gone)
+        for task_id in new:
+            self._unconfirmed.update(self._channels(task_id))
+        await self._send("SUBSCRIBE", new)
+
+    async def check_alive(self) -> None:
+        """Ping the server if it has been silent. Raise redis.TimeoutError if it did not answer the last ping."""
+        now = time.monotonic()
+        if now - self._last_received < client.TIMEOUT:
+            return
+        if self._pinged_at < self._last_received:
+            self._pinged_at = now
+            await self._command("PING")
+        elif now - self._pinged_at > client.TIMEOUT:
+            raise redis.TimeoutError(f"the connection for channels is silent for {now - self._last_received:.0f} s")
+
+    def _on_confirmation(self, channel: str, confirm: Callable[[str], None]) -> None:
+        self._unconfirmed[channel] -= 1
+        if not self._unconfirmed[channel]:
+            del self._unconfirmed[channel]
+            confirm(channel)
+
+    async def _send(self, command: str, task_ids: Collection[str]) -> None:
+        channels = [channel for task_id in task_ids for channel in self._channels(task_id)]
+        if channels:
+            await self._command(command, *channels)
+
+    async def _command(self, *words: str) -> None:
+        async with asyncio.timeout(client.TIMEOUT):
+            await self._connection.send_command(*words, check_health=False)
+
+    def _channels(self, task_id: str) -> tuple[str, str]:
+        return self._keys.content(task_id), self._keys.events(task_id)
+
+
+MAX_QUEUED = 256
+"""Live messages that wait for a follower at most. A slower follower reads the logs instead."""
+
+
+class ControlSignal(Enum):
+    """A control signal to a follower, beside messages."""
+
+    CATCH_UP = "read the logs from the position on, then continue with live messages"
+    NO_MESSAGES = "no message for a while, and the logs have no more"
+
+
+class Subscriber:
+    """A queue of live messages, or a signal to read them from the logs. The follower moves `position`."""
+
+    def __init__(self, position: StreamPosition) -> None:
+        self.position = position
+        self.disconnected_since: float | None = None
+        self._queue: list[Record] = []  # nearly always empty, and then ten times smaller than a deque
+        self._control: ControlSignal | None = None
+        self._failure: BaseException | None = None
+        self._wake: asyncio.Future[None] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the follower has received all that was put here."""
+        return self._wake is None or not self._wake.done()
+
+    async def receive(self) -> Record | ControlSignal:
+        """Wait for the next message or signal, and return it. Raise the error of `fail`, such as TransientError."""
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if self._control is not None:
+                word, self._control = self._control, None
+                return word
+            if self._queue:
+                return self._queue.pop(0)
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+
+    def put(self, record: Record) -> None:
+        """Add a live message, unless the follower has to read the logs, which contain it."""
+        if self._control is ControlSignal.CATCH_UP:
+            return
+        if len(self._queue) < MAX_QUEUED:
+            self._queue.append(record)
+            self._notify()
+        else:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Drop the waiting messages, which may have gaps, and signal to read the logs instead."""
+        self._queue.clear()
+        self._control = ControlSignal.CATCH_UP
+        self._notify()
+
+    def signal_idle(self) -> None:
+        """Signal that there is no message."""
+        if self._control is None:
+            self._control = ControlSignal.NO_MESSAGES
+            self._notify()
+
+    def fail(self, error: BaseException) -> None:
+        """Raise this error in the follower."""
+        self._failure = error
+        self._notify()
+
+    def _notify(self) -> None:
+        """Wake the follower, if it waits."""
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
 
 RECHECK_INTERVAL = 1.0
 """Seconds without a message after which the hub compares logs with followers. The interval doubles each time."""

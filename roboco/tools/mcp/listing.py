@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from roboco.domain.canonical_json import well_formed
-from roboco.domain.team.effect import Effect
+from roboco.domain.schema import Effect
 from roboco.domain.team.known_tools import LIST_TOOLS, missing_tools_error
 from roboco.domain.team.mcp_server import MAX_SERVER_TOOLS, McpServer, McpToolSettings
 from roboco.domain.team.server_tool_names import short_names

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json, validated_json
-from roboco.domain.history.media import MAX_MEDIA_FILES, Media
+from roboco.domain.history.part import MAX_MEDIA_FILES, Media
 
 MAX_ERROR_CHARS = 4000
 """Maximum number of characters of an error that are passed on."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from roboco.domain.history.media import Media
+from roboco.domain.history.part import Media
 from roboco.domain.team.mcp_server import ClientCredentials, McpServer
 from roboco.domain.url import covers
 from roboco.errors import UsageError

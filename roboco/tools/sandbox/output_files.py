@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from roboco.domain.artifact_name import artifact_name
+from roboco.domain.history.part import artifact_name
 from roboco.tools.sandbox.limits import SandboxLimits
 from roboco.tools.sandbox.result import WrittenFile
 

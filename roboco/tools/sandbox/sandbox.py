@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from roboco.domain.artifact_name import artifact_name
+from roboco.domain.history.part import artifact_name
 from roboco.errors import TransientError, UsageError
 from roboco.tools.sandbox.bubblewrap import Descriptors, sandbox_command
 from roboco.tools.sandbox.budget import MemoryBudget

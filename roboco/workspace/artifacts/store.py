@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from roboco.domain.artifact_name import MAX_NAME_CHARS, artifact_name, artifact_uri
-from roboco.domain.history.part import Artifact
+from roboco.domain.history.part import MAX_NAME_CHARS, Artifact, artifact_name, artifact_uri
 from roboco.domain.paths import artifact_info_path, artifact_path, artifacts_path
 from roboco.errors import NotFound, StateConflict, UsageError
 from roboco.ports.workspace import Files

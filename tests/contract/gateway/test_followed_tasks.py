@@ -11,7 +11,7 @@ from roboco.client.task import Task
 from roboco.domain.paths import events_path
 from roboco.domain.stream.event import TaskStarted
 from roboco.domain.stream.item import stream_item
-from roboco.engine.summaries import Summaries
+from roboco.engine.workspace_records import Summaries
 from roboco.errors import CorruptHistory, TransientError
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.problem import Problem

@@ -172,7 +172,8 @@ def test_reads_stops_and_operators_pass_while_redis_refuses_to_count(
     assert world.post(("/v1/tasks/rests/stop", {"reason": "enough"})).is_success
     assert world.post(("/ai/desk/c/stop", None)).status_code == 404
     assert world.rest.client.post("/a2a/desk/tasks/x:cancel", headers={"A2A-Version": "1.0"}).status_code == 404
-    for refused in (CREATIONS["task"], ("/a2a/stop", {}), ("/ai/stop", {})):
+    others: list[tuple[str, Any]] = [("/a2a/stop", {}), ("/ai/stop", {})]
+    for refused in (CREATIONS["task"], *others):
         assert world.post(refused).status_code == 503
     world.caller = replace(world.caller, tenant=None, scopes=ALL_SCOPES)
     erasure = {"reason": "asked", "forks": "keep"}

@@ -16,9 +16,9 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
-from roboco.ports.fill import FillKind, FillPhase, FillPosition
 from roboco.ports.leases import TurnClaim
 from roboco.ports.logs import LogTrim
+from roboco.ports.schedule import FillKind, FillPhase, FillPosition
 from roboco.ports.task_store import CallState, Commit, Decision, Snapshot, TokenUsage
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.sweeper.due_names import due_at

@@ -11,14 +11,12 @@ from roboco.ports.rate_limits import Ticket
 from roboco.redis.dead_letters import RedisDeadLetters
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps
-from roboco.redis.lease_renewals import RedisLeaseRenewals
-from roboco.redis.leases import RedisLeases
+from roboco.redis.leases import RedisLeaseRenewals, RedisLeases
 from roboco.redis.logs import RedisEventLogs
 from roboco.redis.rate_limits import Buckets, RedisRateLimiter
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
-from roboco.redis.task_store import RedisTaskStore
+from roboco.redis.task_store import RedisTaskStore, StoredSteps
 from roboco.redis.worker_registry import RedisWorkerRegistry
 from tests.contract.redis.task_under_test import (
     LONG_LEASE,

@@ -9,8 +9,7 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
-from roboco.domain.team.model_limits import ModelLimits
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelLimits, ModelProfile
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.inbox import Inbox
@@ -21,7 +20,7 @@ from roboco.ports.rate_limits import Queued, RateLimiter, Ticket
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.schedule import Schedule
 from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TaskStore
-from roboco.redis.lease_renewals import RedisLeaseRenewals
+from roboco.redis.leases import RedisLeaseRenewals
 from tests.contract.samples import TASK, make_chain, step_after
 from tests.support.memory_ports.leases import MemoryLeaseRenewals
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
+from roboco.domain.ids import shard_of
 from roboco.domain.paths import NOTIFY_PREFIX
-from roboco.domain.shard import shard_of
 from roboco.local.valkey import ValkeyServer
 from roboco.redis import dead_letters as redis_dead_letters
 from tests.contract.machine_settings import MACHINE_SETTINGS

@@ -12,9 +12,9 @@ from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, TurnClaim
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps, no_steps
 from roboco.redis.leases import RedisLeases
 from roboco.redis.scripts import Scripts
+from roboco.redis.task_store import StoredSteps, no_steps
 from tests.conftest import need
 from tests.contract.redis.task_under_test import LONG_LEASE
 from tests.contract.samples import USAGE, text_chunk

@@ -13,10 +13,9 @@ from roboco.ports.lease_renewals import AttemptLease, Lease, LeaseStatus, TurnLe
 from roboco.ports.leases import Leases
 from roboco.redis.client import connect, connect_for_renewals
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps, no_steps
-from roboco.redis.lease_renewals import RedisLeaseRenewals
-from roboco.redis.leases import RedisLeases
+from roboco.redis.leases import RedisLeaseRenewals, RedisLeases
 from roboco.redis.scripts import Scripts
+from roboco.redis.task_store import StoredSteps, no_steps
 from tests.conftest import need
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import LONG_LEASE, TaskUnderTest

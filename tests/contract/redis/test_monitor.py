@@ -7,7 +7,7 @@ from pathlib import Path
 
 from roboco.cli.top.sampler import Sampler
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_profile import ModelLimits
 from roboco.local.valkey import ValkeyServer
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.rate_limits import Admitted, Ticket

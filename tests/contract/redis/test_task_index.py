@@ -14,7 +14,7 @@ from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import TransientError, UsageError
 from roboco.local.valkey import ValkeyServer
-from roboco.ports.scans import Rebuild
+from roboco.ports.task_index import Rebuild
 from roboco.redis import task_index
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts

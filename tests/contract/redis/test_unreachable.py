@@ -9,8 +9,8 @@ from roboco.domain.history.tool_outcome import failed_outcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
-from roboco.ports.fill import FillKind, FillPhase, FillPosition
 from roboco.ports.leases import TurnClaim
+from roboco.ports.schedule import FillKind, FillPhase, FillPosition
 from roboco.ports.task_store import Commit, Decision, Phase
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis

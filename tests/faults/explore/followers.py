@@ -5,14 +5,13 @@ from functools import partial
 from typing import Any, cast
 
 from roboco.client.session import poll, session
-from roboco.client.stream import TaskStream
-from roboco.client.worker_check import WorkerCheck
+from roboco.client.stream import TaskStream, WorkerCheck
 from roboco.domain.session.session import SessionMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.engine.accept.wait_cause import current_cause
-from roboco.engine.stored_events import StoredEvents
+from roboco.engine.workspace_records import StoredEvents
 from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.log_merger import LOST_EVENTS, LogMerger
 from roboco.redis.stream.position import Record, StreamPosition

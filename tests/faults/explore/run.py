@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from roboco.engine.coordinate.advance import advance
-from roboco.engine.coordinate.task_answer import accept_task_answer
+from roboco.engine.coordinate.shop_task import accept_task_answer
 from roboco.engine.engine import Engine
 from roboco.engine.operate.notification_delivery import deliver
 from roboco.engine.operate.retention import enforce_retention

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from roboco.domain.day_budget import TenantBudgets
-from roboco.domain.inbox.imported_message import ImportedMessage
+from roboco.domain.inbox.submission import ImportedMessage
 from roboco.domain.paths import summary_path
 from roboco.domain.removal.retention import parse_rule
 from roboco.domain.task_summary import TaskSummary

@@ -18,17 +18,16 @@ from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.removal.erasure import ErasureRequest
-from roboco.engine.accept import answer, pause
-from roboco.engine.accept import send as message
+from roboco.engine.accept import answer, control
+from roboco.engine.accept import control as message
 from roboco.engine.accept.accept_item import IdLookup, accept_item
-from roboco.engine.accept.fork import ForkRequest, fork
-from roboco.engine.accept.limits import set_limits
+from roboco.engine.accept.control import set_limits
+from roboco.engine.accept.fork import ForkRequest, fork, retry_task
 from roboco.engine.accept.request_erasure import request_erasure
-from roboco.engine.accept.retry_task import retry_task
 from roboco.engine.coordinate.submit import submit
 from roboco.engine.engine import Engine
-from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.record.task_tar import check_exportable, task_tar
+from roboco.engine.workspace_records import FrozenTeams
 from roboco.errors import TransientError, UsageError
 from roboco.ports.task_store import Phase
 from roboco.settings import Settings
@@ -162,9 +161,9 @@ class Users:
             "interrupt": lambda engine: message.accept_message(engine, task_id, text, "interrupt", next(lookups)),
             "halt": lambda engine: message.accept_interrupt(engine, task_id, item_id, lookup=next(lookups)),
             "stop": lambda engine: accept_item(engine, task_id, stop, lookup=next(lookups)),
-            "pause": lambda engine: pause.pause(engine, task_id, item_id),
-            "step": lambda engine: pause.step(engine, task_id, item_id),
-            "resume": lambda engine: pause.resume(engine, task_id, item_id),
+            "pause": lambda engine: control.pause(engine, task_id, item_id),
+            "step": lambda engine: control.step(engine, task_id, item_id),
+            "resume": lambda engine: control.resume(engine, task_id, item_id),
             "retry": lambda engine: retry_task(engine, task_id, Retry(limits={"max_steps": 30})),
             "off": lambda engine: engine.process.switches.switch_off("queue:agents", "maintenance", False, None, at),
             "on": lambda engine: engine.process.switches.switch_on("queue:agents"),

@@ -14,7 +14,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_summary import TaskSummary
 from roboco.local.valkey import ValkeyServer
-from roboco.ports.scans import Rebuild
+from roboco.ports.task_index import Rebuild
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts

@@ -64,10 +64,13 @@ def test_an_answer_that_was_waited_for_needs_a_key_that_lasts(tmp_path: Path, mo
     async def nothing() -> Any:
         await asyncio.Event().wait()
 
+    async def ignore(_: Any) -> None:
+        pass
+
     async def ask(path: str) -> None:
         headers = [(b"authorization", f"Bearer {key}".encode()), (b"host", b"localhost")]
         scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
-        await AccessMiddleware(answer, world.gateway)(scope, nothing, print)
+        await AccessMiddleware(answer, world.gateway)(scope, nothing, ignore)
 
     answers: list[str] = []
     with auth_world(tmp_path) as world:

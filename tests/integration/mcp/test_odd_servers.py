@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.prompt.offered_schema import offered_schema
+from roboco.domain.prompt.coordinator_tools import offered_schema
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 from tests.support import mcp_scripted_stdio

@@ -16,7 +16,7 @@ from roboco.broker.display import CALL_ID_CHARS
 from roboco.broker.names import COORDINATOR_QUEUE
 from roboco.client.wiring import producer_app
 from roboco.domain.ids import call_id_at
-from roboco.engine.frozen_teams import team_as_data
+from roboco.engine.workspace_records import team_as_data
 from tests.support.flower import Flower, flower
 from tests.support.journeys import PARALLEL
 from tests.support.journeys import answer as journeys

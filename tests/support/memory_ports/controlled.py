@@ -8,7 +8,7 @@ from typing import Any
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.ids import sub_task_id
-from roboco.domain.inbox.imported_message import ImportedMessage
+from roboco.domain.inbox.submission import ImportedMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from roboco.domain.decision.route import Route
+from roboco.domain.decision.action import Route
 from roboco.domain.decision.router import Router
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep, verify_chain

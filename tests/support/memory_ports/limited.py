@@ -3,7 +3,7 @@
 from functools import partial
 
 from roboco.domain.limits import LimitOverrides
-from roboco.engine.accept.limits import set_limits
+from roboco.engine.accept.control import set_limits
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import Journey, member
 from tests.support.memory_ports.model import ScriptedReply, says

@@ -4,15 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.ids import shard_of
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
-from roboco.domain.shard import shard_of
 from roboco.domain.stream.event import AnyEvent
 from roboco.errors import UsageError
 from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetterPage
-from roboco.ports.fill import FillClaim, FillPosition
 from roboco.ports.logs import LogTrim
-from roboco.ports.schedule import ClaimedEntry, ScheduledPage
+from roboco.ports.schedule import ClaimedEntry, FillClaim, FillPosition, ScheduledPage
 from roboco.ports.task_store import Phase
 from tests.support.memory_ports.server import MemoryServer, StoredFill
 

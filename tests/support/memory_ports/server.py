@@ -12,9 +12,9 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.usage import DayUsage
-from roboco.ports.fill import FillPosition
 from roboco.ports.registry import DRAINING, POOLS, DrainRequest, Registration, WorkspaceIdentity
-from roboco.ports.scans import Rebuild, RetentionScan
+from roboco.ports.schedule import FillPosition
+from roboco.ports.task_index import Rebuild, RetentionScan
 from roboco.ports.task_store import Phase, TokenUsage
 
 

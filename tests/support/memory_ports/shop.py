@@ -1,7 +1,7 @@
 """A shop in memory: a test, or a run of the explorer, runs the Celery tasks that were sent to it."""
 
 from roboco.domain.team.tool_spec import TaskTool
-from roboco.engine.coordinate.task_answer import TaskAnswer
+from roboco.engine.coordinate.shop_task import TaskAnswer
 from roboco.errors import Forbidden, TransientError
 from roboco.ports.shop import ShopTask
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from roboco.domain.history.part import ToolResult
-from roboco.engine.coordinate.task_answer import TaskAnswer, accept_task_answer
+from roboco.engine.coordinate.shop_task import TaskAnswer, accept_task_answer
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says

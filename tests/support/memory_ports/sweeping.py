@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from roboco.domain.shard import shard_of
+from roboco.domain.ids import shard_of
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.engine import Engine
 from roboco.engine.operate.fill import FillStep, fill_page

@@ -9,8 +9,7 @@ from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import UsageError
 from roboco.ports.clock import Clock
-from roboco.ports.scans import Rebuild, S
-from roboco.ports.task_index import TaskPage
+from roboco.ports.task_index import Rebuild, S, TaskPage
 from tests.support.memory_ports.server import MemoryServer
 
 

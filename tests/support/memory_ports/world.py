@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from roboco.domain.decision.action import Wait
+from roboco.domain.decision.action import Situation, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.situation import Situation
 from roboco.domain.history.lineage import Retry, parent_of
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
@@ -22,23 +21,22 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
-from roboco.engine.accept import answer, pause
-from roboco.engine.accept import send as message
+from roboco.engine.accept import answer, control
+from roboco.engine.accept import control as message
 from roboco.engine.accept.accept_item import accept_item
 from roboco.engine.accept.accept_task import accept_and_wake
-from roboco.engine.accept.retry_task import retry_task
+from roboco.engine.accept.fork import retry_task
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.coordinate.submit import submit
 from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, WorkspaceRecords
-from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.history_tail import HistoryTails, StepCache
 from roboco.engine.operate.fill import REFILL_INTERVAL
 from roboco.engine.operate.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.engine.run.tool_call import run_call
 from roboco.engine.run.turn import run_turn
-from roboco.engine.stored_events import StoredEvents
 from roboco.engine.switches import SwitchBoard
+from roboco.engine.workspace_records import FrozenTeams, StoredEvents
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
 from tests.support.memory_ports.clock import ManualClock
@@ -192,15 +190,15 @@ class World:
 
     def pause(self, item_id: str = "pause1", task_id: str = TASK) -> None:
         """Send a pause."""
-        self.retry_until_answered(lambda: pause.pause(self.engine, task_id, item_id))
+        self.retry_until_answered(lambda: control.pause(self.engine, task_id, item_id))
 
     def step(self, item_id: str = "step1", task_id: str = TASK) -> None:
         """Let a paused task run one step."""
-        self.retry_until_answered(lambda: pause.step(self.engine, task_id, item_id))
+        self.retry_until_answered(lambda: control.step(self.engine, task_id, item_id))
 
     def resume(self, item_id: str = "resume1", task_id: str = TASK) -> None:
         """Resume a paused task."""
-        self.retry_until_answered(lambda: pause.resume(self.engine, task_id, item_id))
+        self.retry_until_answered(lambda: control.resume(self.engine, task_id, item_id))
 
     def answer(self, outcome: ToolOutcome, task_id: str = TASK, form: dict[str, Any] | None = None) -> None:
         """Submit the outcome of a client tool's call, with the form of the answer that follows."""

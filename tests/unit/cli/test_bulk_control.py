@@ -14,7 +14,7 @@ from roboco.cli.main import commands
 from roboco.cli.terminal.signals import Interrupted
 from roboco.client.operator import bulk as bulk_module
 from roboco.errors import TransientError
-from roboco.ports.scans import Rebuild
+from roboco.ports.task_index import Rebuild
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import says
 

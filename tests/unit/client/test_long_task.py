@@ -8,18 +8,17 @@ import pytest
 
 from roboco.client import stream
 from roboco.client.pending_actions import PendingActions
-from roboco.client.stream import TaskStream
+from roboco.client.stream import TaskStream, WorkerCheck
 from roboco.client.task_explanation import explanation_of
 from roboco.client.task_record import TaskRecord
 from roboco.client.usage_report import usage_report
-from roboco.client.worker_check import WorkerCheck
 from roboco.domain.history.limit_changes import read_limit_overrides
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.steps_on_demand import BLOCK_STEPS
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.paths import summary_path
-from roboco.engine.accept.limits import set_limits
+from roboco.engine.accept.control import set_limits
 from roboco.ports.workspace import Histories
 from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.client.async_stream import AsyncTaskStream
-from roboco.client.stream import TaskStream
-from roboco.client.worker_check import WorkerCheck
+from roboco.client.stream import TaskStream, WorkerCheck
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.accept.wait_cause import current_cause

@@ -12,8 +12,8 @@ from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.engine.accept.answer import CallResolution, resolve_unknown
+from roboco.engine.accept.control import set_limits
 from roboco.engine.accept.fork import ForkRequest, fork
-from roboco.engine.accept.limits import set_limits
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.controlled import ASK, CONTROLLED, CUT_OFF, children_of

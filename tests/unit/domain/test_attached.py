@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.history.part import Artifact, ArtifactPart
-from roboco.domain.prompt.attached import attached_part, attached_tokens, data_of, file_mime_type, kind_of
-from roboco.domain.prompt.chat import messages_of
+from roboco.domain.prompt.chat import attached_part, attached_tokens, data_of, file_mime_type, kind_of, messages_of
 from roboco.domain.team.model_profile import FileKind, ModelProfile
 from roboco.domain.tokens import IMAGE_TOKENS
 from tests.unit.domain.steps import steps_of

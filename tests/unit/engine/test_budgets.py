@@ -8,7 +8,7 @@ import pytest
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
-from roboco.engine.accept.limits import set_limits
+from roboco.engine.accept.control import set_limits
 from roboco.engine.engine import Policy
 from roboco.errors import ModelError, UsageError
 from roboco.ports.model import Request

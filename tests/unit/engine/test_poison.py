@@ -6,7 +6,7 @@ import pytest
 from celery import Celery
 
 from roboco.client.operator.dead_letters import dismiss, requeue
-from roboco.domain.decision.route import Route
+from roboco.domain.decision.action import Route
 from roboco.domain.history.state import History
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import END

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_profile import ModelLimits
 from roboco.errors import ModelError
 from tests.support.memory_ports.model import ScriptedReply
 from tests.support.memory_ports.rates import MemoryRates

@@ -7,7 +7,7 @@ import pytest
 
 from roboco.domain import sorted_lines
 from roboco.domain.paths import event_segment_path, events_path
-from roboco.engine.stored_events import StoredEvents
+from roboco.engine.workspace_records import StoredEvents
 from roboco.errors import CorruptHistory
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 

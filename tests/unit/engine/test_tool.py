@@ -8,8 +8,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import unknown_outcome
 from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.run.claimed_call import LOST_REASON
-from roboco.engine.run.tool_call import close_overdue_call
+from roboco.engine.run.tool_call import LOST_REASON, close_overdue_call
 from roboco.errors import TransientError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from roboco.redis import chunk_batcher
-from roboco.redis.chunk_batcher import ChunkBatcher
+from roboco.redis import leases
+from roboco.redis.leases import ChunkBatcher
 from roboco.redis.scripts import ScriptCall, Scripts
 from tests.support.stack import until
 
@@ -58,7 +58,7 @@ class _RacingQueue(queue.SimpleQueue[Any]):
 
 
 def test_a_call_that_arrives_while_the_thread_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_batcher, "IDLE_TIMEOUT", 0.01)
+    monkeypatch.setattr(leases, "IDLE_TIMEOUT", 0.01)
     batcher, answers = batcher_on(_Scripts()), list[int]()
     monkeypatch.setattr(batcher, "_calls", _RacingQueue(lambda: batcher.send([], [2], answers.append)))
     batcher.send([], [1], answers.append)

@@ -13,11 +13,10 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from roboco.cli.commands.demo import shipped_team
-from roboco.domain.decision.route import Route
-from roboco.domain.history.media import Media
-from roboco.domain.history.part import ToolCall
+from roboco.domain.decision.action import Route
+from roboco.domain.history.part import Media, ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.team.effect import Effect
+from roboco.domain.schema import Effect
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ServerTool, ToolSpec

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from roboco.domain.shard import SHARDS
+from roboco.domain.ids import SHARDS
 from roboco.engine.operate.fill import FillStep
 from roboco.errors import TransientError
 from roboco.workers.sweep_lanes import LANES_PER_SHARD, THREADS, SweepLanes

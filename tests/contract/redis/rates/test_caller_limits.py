@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from roboco.domain.access_key import CallerLimits
-from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_profile import ModelLimits
 from roboco.domain.usage import DayUsage
 from roboco.redis.caller_limits import Accepted, Account, LimitReached, RedisCallerCounts, RedisOpenTasks
 from roboco.redis.keys import Keys

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roboco.domain.day_budget import DayBudget
-from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_profile import ModelLimits
 from roboco.domain.usage import DayUsage
 from roboco.ports.rate_limits import RateLimiter
 from roboco.redis.keys import Keys

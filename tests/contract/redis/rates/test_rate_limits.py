@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.team.credential import CredentialName
+from roboco.domain.schema import CredentialName
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admitted, Ticket
 from roboco.redis.rate_limits import RedisRateLimiter

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roboco.domain.team.model_limits import ModelLimits
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelLimits, ModelProfile
 from roboco.redis.rate_limits import Buckets, RedisRateLimiter
 from roboco.redis.scripts import Scripts
 from tests.contract.redis.rates.test_rate_limit_usage import slots_of

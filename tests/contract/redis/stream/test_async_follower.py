@@ -20,7 +20,7 @@ from roboco.redis.stream import subscriptions as redis_subscriptions
 from roboco.redis.stream.async_follower import AsyncFollower
 from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.position import Record, StreamPosition
-from roboco.redis.stream.subscriber import MAX_QUEUED, ControlSignal
+from roboco.redis.stream.subscriptions import MAX_QUEUED, ControlSignal
 from tests.contract.redis.stream.publisher import END, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.samples import TASK

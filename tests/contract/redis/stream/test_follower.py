@@ -15,13 +15,13 @@ from roboco.local.valkey import ValkeyServer
 from roboco.redis import client as redis_client
 from roboco.redis import logs as redis_logs
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import ReadLargeSteps, no_steps
 from roboco.redis.stream import async_follower as redis_async_follower
 from roboco.redis.stream import log_merger as redis_log_merger
 from roboco.redis.stream import subscriptions as redis_subscriptions
 from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.log_merger import ReadArchive
 from roboco.redis.stream.position import Record, StreamPosition
+from roboco.redis.task_store import ReadLargeSteps, no_steps
 from tests.contract.redis.stream.blocking_follower import BlockingFollower
 from tests.contract.redis.stream.publisher import END, Archive, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis

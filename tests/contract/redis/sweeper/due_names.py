@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from roboco.domain.shard import SHARDS
+from roboco.domain.ids import SHARDS
 from roboco.ports.schedule import ClaimedEntry, Schedule
 from roboco.redis.schedule import RedisSchedule
 from tests.support.memory_ports.schedule import MemorySchedule

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.shard import SHARDS
+from roboco.domain.ids import SHARDS
 from roboco.engine.operate.fill import REFILL_INTERVAL
-from roboco.ports.fill import FillKind, FillPhase, FillPosition
-from roboco.ports.schedule import Schedule
+from roboco.ports.schedule import FillKind, FillPhase, FillPosition, Schedule
 from roboco.redis.schedule import FILL_TTL
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest

@@ -8,11 +8,11 @@ import pytest
 from redis.crc import key_slot
 from redis.exceptions import OutOfMemoryError
 
+from roboco.domain.ids import SHARDS, SLOTS, shard_of
 from roboco.domain.paths import NOTIFY_PREFIX, RESTART_PREFIX
-from roboco.domain.shard import SHARDS, SLOTS, shard_of
 from roboco.local.valkey import start_valkey
-from roboco.ports.scans import Rebuild
 from roboco.ports.schedule import Schedule
+from roboco.ports.task_index import Rebuild
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
 from roboco.redis.schedule import RedisSchedule

@@ -8,7 +8,7 @@ import pytest
 import redis
 from redis.connection import AbstractConnection
 
-from roboco.domain.shard import SHARDS, shard_of
+from roboco.domain.ids import SHARDS, shard_of
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.engine import Engine
 from roboco.engine.operate.sweep import sweep_shard
@@ -17,11 +17,11 @@ from roboco.local.valkey import find_server
 from roboco.redis import client as redis_client
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import StoredSteps, no_steps
 from roboco.redis.leases import RedisLeases
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts, load_missing, script_texts
 from roboco.redis.task_index import RedisTaskIndex
+from roboco.redis.task_store import StoredSteps, no_steps
 from tests.conftest import need
 from tests.contract.redis.task_under_test import LONG_LEASE
 from tests.support.memory_ports.journeys import MANUAL

@@ -13,7 +13,7 @@ from roboco.cli.terminal.screen import Screen
 from roboco.client.pending_actions import PendingActions
 from roboco.client.task import Task
 from roboco.domain.history.part import ToolCall
-from roboco.domain.team.tool_difference import PartDifference, ToolDifference
+from roboco.domain.team.tool_listing import PartDifference, ToolDifference
 
 
 class TerminalSession:

@@ -14,7 +14,7 @@ from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import TransientError, UsageError
-from roboco.ports.scans import Rebuild
+from roboco.ports.task_index import Rebuild
 from tests.support.gateway_rest import RestWorld, rest_world
 
 

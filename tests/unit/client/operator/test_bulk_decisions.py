@@ -10,7 +10,7 @@ from roboco.client.operator.bulk import Bulk
 from roboco.client.operator.bulk_control import BulkOutcome, CountedCalls
 from roboco.domain.paths import summary_path
 from roboco.errors import UsageError
-from roboco.ports.scans import Rebuild
+from roboco.ports.task_index import Rebuild
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import says
 

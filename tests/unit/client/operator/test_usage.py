@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roboco.client.operator.usage import UsageCollector, UsageSummary, parse_day
-from roboco.client.operator.usage_formats import csv_lines, json_lines
+from roboco.client.operator.usage import UsageCollector, UsageSummary, csv_lines, json_lines, parse_day
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import summary_path, usage_path
@@ -23,7 +22,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.usage_table import UsageRow, UsageTable
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.engine.operate.what_if import start_runs
-from roboco.engine.task_usages import STORE_INTERVAL, task_usage
+from roboco.engine.usage import STORE_INTERVAL, task_usage
 from roboco.errors import CorruptHistory, Forbidden, UsageError
 from tests.support.memory_ports.world import World, world_parts
 from tests.unit.engine.accept.test_retry_task import failed_world

@@ -4,10 +4,18 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decision.action import (
+    WORKER_LOST_RULE,
+    Action,
+    AppendStep,
+    CallTools,
+    End,
+    Route,
+    Situation,
+    StartTurn,
+    Wait,
+)
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.route import WORKER_LOST_RULE, Route
-from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import local_answers
 from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult
 from roboco.domain.history.state import TaskState

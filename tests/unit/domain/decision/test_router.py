@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.route import Route
+from roboco.domain.decision.action import Route
 from roboco.domain.decision.router import route
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roboco.domain.decision.action import Situation
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.situation import Situation
 from roboco.domain.history.state import AFTER_RESULTS, REMINDED_GOALS, History, fold, is_conclusive
 from roboco.domain.history.step import LIMIT, NEW_LIMITS
 from roboco.domain.inbox.item import UserMessage

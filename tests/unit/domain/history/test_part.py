@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from roboco.domain.artifact_name import artifact_name, artifact_uri
-from roboco.domain.history.part import Part, UnknownPart
+from roboco.domain.history.part import Part, UnknownPart, artifact_name, artifact_uri
 
 PARTS: TypeAdapter[Any] = TypeAdapter(Part)
 

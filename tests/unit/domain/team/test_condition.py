@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.edge_conditions import holds
+from roboco.domain.decision.router import holds
 from roboco.domain.team.condition import Condition
 from tests.unit.domain.steps import Line, artifact, call, result, steps_of, text
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from roboco.domain.team.model_limits import ModelLimit, ModelLimits, parse_limit
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelLimit, ModelLimits, ModelProfile, parse_limit
 from roboco.errors import UsageError
 
 

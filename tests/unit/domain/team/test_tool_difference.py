@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from roboco.domain.team.tool_difference import ToolDifference, tool_difference
-from roboco.domain.team.tool_listing import ListedTool, ToolChange
+from roboco.domain.team.tool_listing import ListedTool, ToolChange, ToolDifference, tool_difference
 
 
 def tool(**changes: Any) -> ListedTool:

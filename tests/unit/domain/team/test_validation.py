@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
-from roboco.engine.frozen_teams import serialize_team
+from roboco.engine.workspace_records import serialize_team
 from roboco.errors import InvalidTeam
 from roboco.team_files.file import parse_team
 from tests.unit.domain.team.test_team import DESIGN

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roboco.domain.history.step import verify_chain
-from roboco.domain.inbox.imported_message import MAX_IMPORTED_BYTES, MAX_IMPORTED_MESSAGES
-from roboco.domain.inbox.submission import parse_submission
+from roboco.domain.inbox.submission import MAX_IMPORTED_BYTES, MAX_IMPORTED_MESSAGES, parse_submission
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.engine.coordinate.submit import submit

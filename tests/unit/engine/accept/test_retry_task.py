@@ -12,7 +12,7 @@ from roboco.domain.paths import open_marker_path, summary_path
 from roboco.domain.push_notification import PushConfig
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
-from roboco.engine.accept.retry_task import retry_task
+from roboco.engine.accept.fork import retry_task
 from roboco.errors import Erased, ModelError, NotFound, StateConflict, TransientError
 from roboco.ports.model import Request
 from tests.support.memory_ports.controlled import DELEGATING, RETRIED, children_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.client.worker_check import WorkerCheck
+from roboco.client.stream import WorkerCheck
 from roboco.engine.accept.wait_cause import WaitCause, current_cause, missing_worker_messages, why_unattended
 from roboco.engine.registration import check_workspace, register
 from roboco.engine.run.tool_call import run_call

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.domain.decision.route import Route
+from roboco.domain.decision.action import Route
 from roboco.domain.decision.router import Router
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
 from roboco.domain.limits import Limits

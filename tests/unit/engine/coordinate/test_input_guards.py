@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.action import AppendStep
+from roboco.domain.decision.action import AppendStep, Situation
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import ErrorPart
 from roboco.domain.history.state import History, fold
 from roboco.domain.status import TaskStatus

@@ -180,7 +180,7 @@ def test_sub_tasks_share_the_limits_of_the_parent_and_count_for_it() -> None:
 
 
 def test_a_list_that_is_too_large_has_errors_in_place_of_its_large_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roboco.domain.decision.map_turn.MAX_ANSWER_BYTES", 900)
+    monkeypatch.setattr("roboco.domain.decision.turn_without_model.MAX_ANSWER_BYTES", 900)
     long = says("long " * 200)
     world = run(
         state_team(),

@@ -14,7 +14,7 @@ from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES, CallApproval, decide_approval
 from roboco.engine.accept.wait_cause import wait_cause
-from roboco.engine.coordinate.task_answer import TaskAnswer
+from roboco.engine.coordinate.shop_task import TaskAnswer
 from roboco.errors import Forbidden, TransientError, UsageError
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.shop import answer_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.ids import SHARDS, shard_of
 from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX, open_marker_path
-from roboco.domain.shard import SHARDS, shard_of
 from roboco.engine.operate import fill
 from roboco.engine.operate.fill import CLAIM_SECONDS, REFILL_INTERVAL, ROUND_DELAY, FillStep, fill_page
 from roboco.errors import TransientError

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.ids import shard_of
 from roboco.domain.paths import (
     inbox_path,
     team_path,
 )
-from roboco.domain.shard import shard_of
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.operate.sweep import FOREIGN_TASK_DELAY, sweep_shard

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.what_if_effects import effects_to_keep
+from roboco.domain.decision.what_if import effects_to_keep
 from roboco.domain.history.part import Artifact, ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import what_if_id

@@ -10,7 +10,7 @@ from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.accept_item import CLOSING_TIMEOUT, accept_item
-from roboco.engine.accept.retry_task import retry_task
+from roboco.engine.accept.fork import retry_task
 from roboco.engine.record.task_tar import check_exportable
 from roboco.engine.retry import CLOSE_TIMEOUT
 from roboco.errors import AlreadyEnded, TransientError

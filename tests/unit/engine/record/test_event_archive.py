@@ -12,7 +12,7 @@ from roboco.domain.stream.item import StreamItem, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.engine.engine import LogLimits, Policy
 from roboco.engine.record import event_archive
-from roboco.engine.stored_events import StoredEvents
+from roboco.engine.workspace_records import StoredEvents
 from roboco.redis.stream.log_merger import LogMerger
 from roboco.redis.stream.position import StreamPosition
 from tests.support.memory_ports.journeys import member

@@ -6,7 +6,7 @@ import pytest
 
 from roboco.domain.paths import lineage_path, recorded_calls_path, team_path
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.engine.frozen_teams import FrozenTeams, team_as_data
+from roboco.engine.workspace_records import FrozenTeams, team_as_data
 from roboco.errors import CorruptHistory
 from tests.support.memory_ports.journeys import MANUAL
 

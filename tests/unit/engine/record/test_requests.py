@@ -11,7 +11,7 @@ import pytest
 
 from roboco.domain.inbox.item import UserMessage
 from roboco.engine.accept.accept_item import IdLookup
-from roboco.engine.accept.send import accept_message
+from roboco.engine.accept.control import accept_message
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.run.turn import run_turn
 from roboco.workspace.s3_history import S3Histories

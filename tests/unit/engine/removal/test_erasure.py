@@ -10,7 +10,7 @@ from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.history.lineage import Retry
 from roboco.domain.ids import sub_task_id
 from roboco.domain.paths import erasure_path, forks_path, push_receivers_path, tombstone_path
-from roboco.engine.accept.retry_task import retry_task
+from roboco.engine.accept.fork import retry_task
 from roboco.engine.operate.erase import LATE_CHECKS
 from roboco.errors import AlreadyEnded, Erased, NotFound, StateConflict, TransientError
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL

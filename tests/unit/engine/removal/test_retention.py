@@ -13,7 +13,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.engine.operate import retention
 from roboco.engine.operate.retention import SCAN_INTERVAL, enforce_retention
 from roboco.errors import TransientError, UsageError
-from roboco.ports.scans import RetentionScan
+from roboco.ports.task_index import RetentionScan
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
 from tests.support.memory_ports.world import POLICY, world_parts

@@ -10,9 +10,9 @@ from roboco.domain.paths import push_receivers_path
 from roboco.domain.push_notification import PushConfig
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import WorkspaceRecords
-from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.notifications import set_push_receiver
 from roboco.engine.record.task_tar import check_exportable, task_tar
+from roboco.engine.workspace_records import FrozenTeams
 from roboco.errors import StateConflict, TransientError
 from roboco.workspace.open import open_workspace
 from tests.support.memory_ports.journeys import GRAPH, MANUAL

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from roboco.client.task_result import result_of
-from roboco.domain.history.shared_state import MAX_STATE_BYTES, changed_state
 from roboco.domain.history.state import fold
+from roboco.domain.history.step import MAX_STATE_BYTES, changed_state
 from roboco.domain.status import TaskStatus
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext

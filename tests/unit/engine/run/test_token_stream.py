@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from roboco.engine.engine import Engine
-from roboco.engine.run.cancellation import Cancellation
+from roboco.engine.run.claimed_turn import Cancellation
 from roboco.engine.run.token_stream import TokenStream
 from roboco.errors import TransientError
 from roboco.ports.lease_renewals import LeaseStatus

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from celery.exceptions import Retry
 
-from roboco.engine.run.attempt_outcome import TurnOutcome
+from roboco.engine.run.attempt_outcome import TurnFailed, TurnOutcome
 from roboco.engine.run.turn import run_turn
-from roboco.engine.run.turn_result import TurnFailed
 from roboco.errors import ModelError, TaskFailed
 from roboco.workers.celery_result import turn_result
 from tests.support.memory_ports.dispatcher import TurnMessage

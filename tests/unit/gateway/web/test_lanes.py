@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.shared_state import changed_state
+from roboco.domain.history.step import changed_state
 from tests.support.javascript import copy_modules, evaluate
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from roboco import Team, parse_team
-from roboco.domain.decision.edge_conditions import holds
+from roboco.domain.decision.router import holds
 from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.collaboration import Graph

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.action import AppendStep
+from roboco.domain.decision.action import AppendStep, Route, Situation
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.route import Route
-from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import ErrorPart, TextPart
 from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import ORCHESTRATOR, TaskStep

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.artifact_name import artifact_name
-from roboco.domain.history.part import Artifact
+from roboco.domain.history.part import Artifact, artifact_name
 from roboco.errors import UsageError
 from roboco.workspace.artifacts.store import NewArtifact, read_artifact, write_artifact
 from tests.support.memory_ports.workspace import MemoryFiles

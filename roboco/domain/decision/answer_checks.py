@@ -1,4 +1,4 @@
-"""The guards of the user's messages and of agents' answers.
+"""The checks of answers: the guards of the user's messages and of agents' answers, and the form that a message demands.
 
     message ─► step of calls ─► tools workers, sub-tasks ─► step of results, with verdicts ─► turn
                (orchestrator)                                └─► refused ─► error, or answer ─► end
@@ -11,6 +11,11 @@ its guards have. Their calls run as any others, with the same claims, time limit
 and agents do not see the steps of an input's guards. A refused message ends the task for good, so that no later turn
 sees it: forks and retries that contain it end, too. If the calls for an answer were ended from outside, without a
 verdict, the answer is discarded, and routers and agents see the task as before the turn.
+
+The form of an answer, which a message may demand:
+
+    the team's order ends after the agent ─► its turn has the form
+    any other agent ─► words; if the router then ends the work ─► one more turn of the agent, which has the form
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +23,12 @@ from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.decision.action import AppendStep, End, error_step
-from roboco.domain.decision.route import Route
-from roboco.domain.decision.situation import Situation
+from roboco.domain.decision.action import AppendStep, End, Route, Situation, error_step
+from roboco.domain.decision.router import Router
 from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
-from roboco.domain.history.shared_state import STATE
-from roboco.domain.history.state import History
+from roboco.domain.history.state import AFTER_INVALID_OUTPUT, History, TaskState
 from roboco.domain.history.step import (
+    ANSWER_FORM,
     DRAFT,
     GUARDED,
     GUARDS,
@@ -34,6 +38,7 @@ from roboco.domain.history.step import (
     PROVIDER,
     REASONING,
     REFUSED,
+    STATE,
     USER,
     TaskStep,
 )
@@ -41,8 +46,9 @@ from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import call_id_at
 from roboco.domain.inbox.item import blocking_pause
 from roboco.domain.status import TaskStatus
+from roboco.domain.team.collaboration import END, TO_USER, Custom, Graph, Manual, Sequential
 from roboco.domain.team.guards import Guards, verdict_of
-from roboco.domain.team.team import Team
+from roboco.domain.team.team import Agent, Team
 
 GUARD = "guard"
 """The code of the error of a refused message, and the rule of the answer to it."""
@@ -152,3 +158,57 @@ def _without_words(agent: str, part: Part) -> Part:
             code=part.code, message=f"{agent}: its model gave no answer; its words did not pass the guards"
         )
     return part
+
+
+_OF_FORM = (ANSWER_FORM, AFTER_INVALID_OUTPUT)
+
+
+def form_of_turn(team: Team, agent: Agent, state: TaskState, rule: str) -> dict[str, Any]:
+    """Return the form of the agent's answer in a turn that this rule has chosen; {} if it is free."""
+    asked = rule in _OF_FORM or _ends_work(team, agent, state)
+    return state.answer_form if asked else {}
+
+
+def with_form(agent: Agent, form: dict[str, Any]) -> Agent:
+    """Return the agent with the form's schema as its type of output, unless it has one already."""
+    if agent.output is not None or "schema" not in form:
+        return agent
+    return agent.model_copy(update={"output": form["schema"]})
+
+
+def lacks_form(team: Team, history: History) -> bool:
+    """Return True if the last step is an answer without the form that the message demands, and a model can give it."""
+    form, last = history.state.answer_form, history.last
+    if not last.by_agent or last.interrupted or not team.has_agent(last.agent_name):
+        return False
+    wanted = form.get("calls") == "required" or ("schema" in form and not last.has_output)
+    return wanted and team.agent(last.agent_name).has_model
+
+
+def route_after_form(router: Router) -> Router:
+    """Return the router for a history whose last turn may only have given the form to an answer.
+
+    It then chooses the end that was due before that turn: the conditions of the team are about words.
+    """
+
+    def choose(team: Team, history: History) -> Route:
+        routing = history.last.metadata.get("routing") or {}
+        due = routing.get("candidates")
+        if not history.last.by_agent or routing.get("rule") not in _OF_FORM or due not in ([END], [TO_USER]):
+            return router(team, history)
+        return Route(due[0], team.collaboration_model.type, ANSWER_FORM, "the answer has the form that was demanded")
+
+    return choose
+
+
+def _ends_work(team: Team, agent: Agent, state: TaskState) -> bool:
+    """Return True if the work ends after an answer of the agent, whatever the answer is."""
+    match team.collaboration_model:
+        case Sequential() as model:
+            return agent.name == team.agents[-1].name and state.turns.get(agent.name, 0) + 1 >= model.rounds
+        case Manual():
+            return True
+        case Graph() as model:
+            return all(edge.to in (END, TO_USER) for edge in model.routing_graph.get(agent.name, ()))
+        case Custom():
+            return False
