@@ -104,7 +104,7 @@ BUGS = (
         f"{LUA}claim_call.lua",
         "if call[3] and call[3] ~= '' and call[3] ~= ARGV[4] then return 0 end",
         "",
-        "tests/contract/redis/test_task_store_machine.py",
+        "tests/contract/redis/test_leases.py",
     ),
     Bug(
         "an item ends the work of another epoch",
@@ -146,7 +146,7 @@ BUGS = (
         f"{LUA}release_call.lua",
         "if call[1] or call[2] ~= ARGV[3] or call[3] ~= ARGV[4] then return 0 end",
         "if call[2] ~= ARGV[3] or call[3] ~= ARGV[4] then return 0 end",
-        "tests/contract/redis/test_task_store_machine.py",
+        "tests/contract/redis/test_leases.py",
     ),
     Bug(
         "an attempt starts beside a running one",

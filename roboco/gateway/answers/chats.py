@@ -285,7 +285,7 @@ async def send_to_task(request: TurnRequest, task: Task) -> AcceptedTurn:
 
 
 def _check_takes_messages(request: TurnRequest, task: Task) -> None:
-    """Raise Problem if the message would wait for a person or the client, whose answer to calls comes first."""
+    """Raise Problem if the message would wait for a person or the client, whose answer to calls is first."""
     accepting.check_within_limits(task)
     pending = task.pending_actions()
     calls = [*pending.unanswered(), *pending.unapproved(), *pending.unknown()]

@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from roboco.domain.history.part import ToolResult
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.ports.task_store import Phase
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
@@ -77,3 +79,11 @@ def test_the_end_of_a_wait_is_dispatched_once_and_names_why_others_wait(tools_ta
     assert tools_task.leases.end_wait(tools_task.tool_assignment("tc_1"), "")
     assert waits_of(tools_task) == ("", [])
     assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_1"), "me")
+
+
+def test_a_call_with_an_outcome_is_not_released(tools_task: TaskUnderTest) -> None:
+    assignment, outcome = tools_task.tool_assignment("tc_1"), ToolOutcome(result=ToolResult(tool_call_id="tc_1", result=1))
+    assert tools_task.leases.claim_call(assignment, "me")
+    assert tools_task.leases.record_outcome(assignment, "me", outcome, status_event("done")) == 1
+    assert not tools_task.leases.release_call(assignment, "me")
+    assert not tools_task.leases.claim_call(assignment, "other")
