@@ -82,7 +82,8 @@ def test_the_end_of_a_wait_is_dispatched_once_and_names_why_others_wait(tools_ta
 
 
 def test_a_call_with_an_outcome_is_not_released(tools_task: TaskUnderTest) -> None:
-    assignment, outcome = tools_task.tool_assignment("tc_1"), ToolOutcome(result=ToolResult(tool_call_id="tc_1", result=1))
+    assignment = tools_task.tool_assignment("tc_1")
+    outcome = ToolOutcome(result=ToolResult(tool_call_id="tc_1", result=1))
     assert tools_task.leases.claim_call(assignment, "me")
     assert tools_task.leases.record_outcome(assignment, "me", outcome, status_event("done")) == 1
     assert not tools_task.leases.release_call(assignment, "me")
