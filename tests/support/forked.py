@@ -6,6 +6,7 @@ benchmarks, the tests of the command line and those of `deploy/` start the comma
 
 import atexit
 import ctypes
+import importlib
 import multiprocessing
 import os
 import runpy
@@ -18,7 +19,6 @@ from functools import cache
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-import uvicorn
 from celery.__main__ import main as celery
 
 from roboco.cli.main import main as roboco
@@ -36,7 +36,7 @@ PROGRAMS: Mapping[str, Callable[[], object]] = {
     "celery": celery,
     "python": _python,
     "roboco": roboco,
-    "uvicorn": uvicorn.main,
+    "uvicorn": lambda: importlib.import_module("uvicorn").main(),  # the lowest versions are tested without it
 }
 IMPORTED = (
     "celery.bin.celery",
@@ -47,6 +47,7 @@ IMPORTED = (
     "roboco.gateway.app",
     "roboco.model.openai_model",
     "roboco.workers.compose_app",
+    "uvicorn.main",
 )
 """Modules that the fork server imports. None of them reads the environment, which differs by worker."""
 
