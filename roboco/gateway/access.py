@@ -44,7 +44,9 @@ MAX_PUBLIC_BODY: Final = 4096
 RECHECK_SECONDS: Final = 10.0
 """Seconds between two checks of the caller of a response that lasts."""
 _UPLOADS: Final = re.compile(r"/v1/tasks/[^/]+/files(/.*)?")
-_STOPS: Final = re.compile(r"/(v1|ai/[^/]+|agui/[^/]+/threads)/.+/stop|/a2a/[^/]+/tasks/[^/]+:cancel")
+_STOPS: Final = re.compile(
+    r"/(v1|ai/[^/]+|agui/[^/]+/threads)/.+/stop|/a2a/[^/]+/tasks/[^/]+:cancel|/openai/v1/responses/[^/]+/cancel"
+)
 _EMPTY_BODY: Final[Message] = {"type": "http.request", "body": b"", "more_body": False}
 
 
@@ -129,7 +131,8 @@ class Access:
 
     async def check_now(self) -> None:
         """Raise the Problem of a caller whose key has ended, if it was not checked for a while."""
-        if self.principal is not None and time.monotonic() >= self._checked_at + RECHECK_SECONDS:
+        is_key = self.principal is not None and self.principal.by.startswith("key:")  # a token may just expire
+        if is_key and time.monotonic() >= self._checked_at + RECHECK_SECONDS:
             await self._check_caller()
             if self._ended is not None:
                 raise self._ended

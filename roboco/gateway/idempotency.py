@@ -37,7 +37,9 @@ IdempotencyKey = Annotated[
     ),
 ]
 
-DERIVED: Final = re.compile(r"ai_[0-9a-f]{32}.*|a2a_.*|oak?_[0-9a-f]{24}.*")
+DERIVED: Final = re.compile(
+    r"ai_[0-9a-f]{32}(?:_[0-9]{1,4})?|a2a_[A-Za-z0-9][A-Za-z0-9-]{0,47}(?:_[1-9][0-9]{0,3})?|oak?_[0-9a-f]{24}.*"
+)
 """Ids that the gateway derives for tasks of chats, contexts and responses: their choice would capture messages."""
 
 

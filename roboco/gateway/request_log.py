@@ -190,9 +190,12 @@ def record_created(task_id: str) -> None:
 
 
 def record_operation(**named: str) -> None:
-    """Name the `task`, the `action` or the `outcome` of the current request, which its path and status do not."""
+    """Name the `task`, the `action` or the `outcome` of the current request, which its path and status do not.
+
+    The first name counts: what was accepted stays so, whatever becomes of the answer.
+    """
     if (scope := _current.get(None)) is not None:
-        scope[_OPERATION] = scope.get(_OPERATION, {}) | named
+        scope[_OPERATION] = named | scope.get(_OPERATION, {})
 
 
 def caller_of(scope: Scope) -> Principal | None:

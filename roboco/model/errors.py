@@ -106,7 +106,8 @@ KINDS = (
         r"|too many (?:input |prompt )?tokens(?!.{0,30}wait)|too many total text bytes|tokens? (?:limit )?exceeded"
         r"|max tokens of \d+ exceeded|(?:maximum|supported) sequence length"
         r"|reduce your message size|input length(?: \S+){0,6} exceed|longer than the (?:model|maximum|context)"
-        r"|(?:tokens?(?! per)|token length|prompt)(?: \S+)? exceeds?(?: \S+){0,5} (?:context|window|max\w*|limit)"
+        r"|(?<!access )(?<!auth )(?<!budget )\b(?:tokens?(?! per)|prompt)(?: length| count| \(\d+\))? exceeds?"
+        r"(?:(?! (?:rate|monthly|daily|plan)\b) \S+){0,5} (?:context|window|max\w*|limit)"
         r"|request_too_large|context shift is disabled|maximum context limit"
         r"|(?:context|prompt|input) length exceeded|greater than the context length|exceeds max(?:imum)? length"
         r"|token count(?: \S+){0,3} exceeds|range of input length|max input characters|exceed max message tokens"
@@ -114,7 +115,9 @@ KINDS = (
         *_TOO_LONG,
         *(400, 413, 422, 500),
     ),
-    _kind(CONTEXT_LENGTH, r"request too large for", *_TOO_LONG, 429),  # for the tokens of a minute: never accepted
+    _kind(
+        CONTEXT_LENGTH, r"request too large for.{0,300}(?:tokens per min|requested \d)", *_TOO_LONG, 429
+    ),  # for the tokens of a minute: never accepted
     _kind(
         "quota",
         r"insufficient_quota|insufficient[ _]balance|insufficient[ _](?:funds|credits?)|credit balance is too low"
@@ -122,7 +125,7 @@ KINDS = (
         r"|billing_not_active|billing_error|budget_exceeded|key limit exceeded|FreeTierOnly"
         r"|account_deactivated|exceeded_current_quota|balance is insufficient|arrearage|available credits"
         r"|specified api usage limits|(?:monthly|spend(?:ing)?)[ -](?:spend )?limit(?!.{0,400}retry)"
-        r"|exceeded your (?:current|monthly) (?:quota|spend)(?!.{0,1000}retry)|quota exceeded.{0,200}limit: 0\b"
+        r"|exceeded your (?:current|monthly) (?:quota|spend)(?!.{0,1000}retry)|quota exceeded.{0,200}limit: 0(?![.\d])"
         r"|included credits|extra usage is required|余额不足|欠费",
         "the account has no credit left",
         "add credit, or change the account",
@@ -158,11 +161,18 @@ KINDS = (
     ),
     _kind(
         RATE_LIMIT,
-        r"rate_limit|rate limit|too many requests|RESOURCE_EXHAUSTED|throttl|\b429\b|exceeded your current quota"
-        r"|call volume quota",
+        r"rate_limit|rate limit|too many requests|RESOURCE_EXHAUSTED|throttl|\b429\b|exceeded your current quota",
         "is at its rate limit",
         "",
-        *(403, 429, 503),
+        *(429, 503),
+        retryable=True,
+    ),
+    _kind(
+        RATE_LIMIT,
+        r"call volume quota|rate limit (?:exceeded|reached)",
+        "is at its rate limit",
+        "",
+        403,
         retryable=True,
     ),
     _kind(

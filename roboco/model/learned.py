@@ -80,6 +80,8 @@ _TOOL_SCHEMA = re.compile(
     r"|(?:schema|parameters) (?:for|of) (?:the )?(?:function|tool)",
     re.IGNORECASE,
 )
+_OTHER = re.compile(r"response[_ ]?(?:format|schema|mime)|json_schema|parallel_tool_calls", re.IGNORECASE)
+"""Names of what a server may refuse beside tools, whose schemas it takes."""
 _ANY_SCHEMA = re.compile(
     r"unrecognized schema|schema conversion failed|failed to parse grammar|grammar error"
     r"|json schema (?:fields|contains)",
@@ -102,7 +104,8 @@ _FORMS = (
 )
 """Forms of messages: the field of the lesson, the words of the refusal, and what is learned."""
 _NO_STREAM = re.compile(
-    r"['\"`]stream['\"`] does not support|verified to stream|does not support stream|streaming is not supported",
+    r"['\"`]stream['\"`] does not support|verified to stream"
+    r"|does not support stream(?:ing)?\b(?![ _]options)|streaming is not supported",
     re.IGNORECASE,
 )
 _TOO_MANY = re.compile(r"max(?:imum)?[_ ]?(?:(?:completion|output|new)[_ ]?)?tokens", re.IGNORECASE)
@@ -157,15 +160,15 @@ class Lessons:
         if failure.status not in TEACHING_STATUSES:
             return ""
         text = _words_of(failure)
-        of_prompt = _of_prompt(failure) or _TOOL_SCHEMA.search(text) is not None
+        of_prompt = _of_prompt(failure) or (_TOOL_SCHEMA.search(text) is not None and not _OTHER.search(text))
         about = {name: value for name, value in body.items() if not of_prompt or name in _FIXED}
         lesson = (
-            self._learn_stream(text, body)
-            or self._learn_name(text, about)
+            self._learn_name(text, about)
             or self._learn_value(text, body)
             or self._learn_maximum(text, about)
             or self._learn_messages(text, body)
             or self._learn_omission(text, about, failure.status != 500)
+            or self._learn_stream(text, body)
             or self._learn_tools(text, body)
         )
         self.notes += [lesson] if lesson else []
@@ -301,8 +304,9 @@ class Learner:
                 if not lesson:
                     raise
                 words = redact_secrets(failure.text, request)[:300]
-                of_tools = lessons.plain_tools and not before.plain_tools
-                if of_tools or _is_of_schema(failure, failure.sent, lessons.omitted - before.omitted):
+                # Whether a key may stream is no property of the server.
+                alone = lessons.plain_tools != before.plain_tools or "stream" in lessons.omitted - before.omitted
+                if alone or _is_of_schema(failure, failure.sent, lessons.omitted - before.omitted):
                     _log.info("for this request this process %s: %s", lesson, words)
                     continue
                 shared = deepcopy(shared)

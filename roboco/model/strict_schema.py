@@ -148,6 +148,8 @@ def _plain(schema: JsonSchema) -> JsonSchema:
         plain = {"type": "array", "items": _plain(schema["items"])}
     elif values := [value for value in schema.get("enum") or () if isinstance(value, str) and value]:
         plain = {"type": "string", "enum": values}
+    elif (numbers := schema.get("enum")) and all(type(one) in (int, float) for one in numbers):
+        plain = {"type": "integer" if all(isinstance(one, int) for one in numbers) else "number"}
     elif schema.get("type") in ("number", "integer", "boolean"):
         plain = {"type": schema["type"]}
     return plain | {name: schema[name] for name in ("description",) if name in schema}

@@ -159,8 +159,8 @@ def _answers(message: Message) -> Iterator[Answer]:
     """Yield the results, decisions and resolutions of the data parts that name a call."""
     for part in message.parts:
         data = MessageToDict(part.data) if part.HasField("data") else None
-        if isinstance(data, dict) and isinstance(call_id := data.get("callId"), str):
-            yield _answer(call_id, data)
+        if isinstance(data, dict) and str(data.get("callId")).startswith("tc_"):  # others are the application's data
+            yield _answer(data["callId"], data)
 
 
 def _answer(call_id: str, data: dict[str, Any]) -> Answer:

@@ -235,7 +235,7 @@ async def _serve(
             record_operation(task=str(task_id)[:MAX_PATH])
         result = await method.call(agent, params)
         if isinstance(result, AcceptedTurn):
-            record_operation(task=result.task.task_id)
+            record_operation(task=result.task.task_id, outcome="accepted")
         if method.streams:
             return event_stream(gateway, _frames(agent, result, wrap), held)
         if isinstance(result, AcceptedTurn):

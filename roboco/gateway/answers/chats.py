@@ -36,7 +36,7 @@ from roboco.gateway.openai.turn import Answer, Decided, Entry, Returned, Said, T
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, not_found, unavailable
 from roboco.gateway.request_log import record_operation
-from roboco.gateway.teams import team_of_fork
+from roboco.gateway.teams import named_team, team_of_fork
 
 MAX_BRANCHES: Final = 1000
 """The most tasks of a chat."""
@@ -85,17 +85,19 @@ async def chat_of_task(gateway: Gateway, caller: Principal, team: str, first: st
     """Return the chat that begins with this task. Raise Problem `conflict` if its tasks are another team's."""
     tasks = await gateway.calls.reads.run(_count, gateway, caller, first)
     chat = Chat(gateway, caller, team, first, tasks)
-    if tasks and await gateway.calls.reads.run(_team_of_newest, chat) not in (team, None):
-        raise Problem(409, "conflict", "the chat belongs to another team", "begin another chat")
+    if tasks:
+        await gateway.calls.reads.run(_check_team, chat)
     return chat
 
 
-def _team_of_newest(chat: Chat) -> str | None:
-    """Return the team of the newest task, or None if it is erased."""
+def _check_team(chat: Chat) -> None:
+    """Raise Problem if the newest task is another team's. The file of a team may have another name than the team."""
     with suppress(Erased):
         summary = chat.gateway.orchestrator.stored_summary(chat.caller.task_id(chat.newest))
-        return None if summary is None else summary.team
-    return None
+        if summary is None or summary.team == chat.team:
+            return
+        if summary.team != named_team(chat.gateway, chat.caller, chat.team).name:
+            raise Problem(409, "conflict", "the chat belongs to another team", "begin another chat")
 
 
 async def unless_taken(creating: Awaitable[AcceptedTurn]) -> AcceptedTurn | None:
@@ -287,6 +289,8 @@ async def send_to_task(request: TurnRequest, task: Task) -> AcceptedTurn:
 def _check_takes_messages(request: TurnRequest, task: Task) -> None:
     """Raise Problem if the message would wait for a person or the client, whose answer to calls is first."""
     accepting.check_within_limits(task)
+    if accepting.read_state(task, None).cursor is None:  # it works, or is about to
+        return
     pending = task.pending_actions()
     calls = [*pending.unanswered(), *pending.unapproved(), *pending.unknown()]
     if calls and (request.message_options.get("if_busy") or task.team().if_busy) != "interrupt":

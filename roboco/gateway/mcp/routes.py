@@ -5,6 +5,7 @@
 No session is kept, so that any gateway process answers any request.
 """
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
@@ -19,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from roboco.errors import RobocoError
 from roboco.gateway.access import MAX_BODY
-from roboco.gateway.bodies.body_budget import PIECE_BYTES, pieces_of
+from roboco.gateway.bodies.body_budget import PIECE_BYTES, BodyBudget, pieces_of
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.mcp.task_extension import mcp_server
 from roboco.gateway.mcp.team_tools import Context
@@ -27,6 +28,7 @@ from roboco.gateway.principal import ACCESS, Principal
 from roboco.gateway.problem import Problem, not_found, problem_of, problem_response, unavailable
 from roboco.gateway.request_log import LoggedRoute
 
+_log = logging.getLogger(__name__)
 PATH = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
 
@@ -35,6 +37,38 @@ async def _caller(ctx: Context) -> Principal:
     access: Any = cast(Request, ctx.request).scope[ACCESS]
     caller: Principal = await access.caller()
     return caller
+
+
+class _Sending:
+    """Sends a response. Its large events, which clients before 2026-07-28 get, count as large bodies do.
+
+    If too many wait, or the key of the caller ends, the response ends without a result, which is an error for clients.
+    """
+
+    def __init__(self, budget: BodyBudget, caller: Principal, send: Send) -> None:
+        self._budget = budget
+        self._caller = caller
+        self._send = send
+        self._is_cut = False
+
+    async def __call__(self, message: Message) -> None:
+        if self._is_cut:
+            return
+        try:
+            await self._send_whole(message)
+        except Problem as problem:
+            self._is_cut = True
+            _log.warning("a response to an MCP client, %s, is cut off: %s", self._caller.by, problem.detail)
+            await self._send({"type": "http.response.body", "body": b""})
+
+    async def _send_whole(self, message: Message) -> None:
+        body = message.get("body", b"")
+        if len(body) <= PIECE_BYTES or not message.get("more_body"):
+            await self._send(message)
+            return
+        with self._budget.hold(self._caller.owner, len(body)):
+            for piece in pieces_of(body):
+                await self._send({**piece, "more_body": True})
 
 
 class McpEndpoint:
@@ -73,19 +107,8 @@ class McpEndpoint:
             await problem_response(unavailable("the lifespan of the application does not run"))(scope, receive, send)
             return
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]  # not every server strips them
-
-        async def send_in_pieces(message: Message) -> None:
-            """Send a large event as pieces of large responses are sent: clients before 2026-07-28 get all as events."""
-            body = message.get("body", b"")
-            if len(body) <= PIECE_BYTES or not message.get("more_body"):
-                await send(message)
-                return
-            with self._gateway.bodies.hold(caller.owner, len(body)):
-                for piece in pieces_of(body):
-                    await send({**piece, "more_body": True})
-
         with suppress(ClientDisconnect):
-            await self._manager.handle_request(scope, receive, send_in_pieces)
+            await self._manager.handle_request(scope, receive, _Sending(self._gateway.bodies, caller, send))
 
     async def metadata(self, request: Request) -> Response:
         """Return where tokens for the endpoint come from, as RFC 9728 has it. Raise 404 without an OIDC provider."""

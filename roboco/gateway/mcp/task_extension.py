@@ -33,6 +33,7 @@ from roboco.gateway.mcp.team_tools import (
     audited,
     error_result,
     list_templates,
+    note_accepted,
     result_now,
     shows_forms,
 )
@@ -88,6 +89,7 @@ class TaskExtension:
         try:
             caller = await self._tools.caller(ctx, Scope.READ)
             task = await self._tools.begin(caller, params)
+            note_accepted(ctx)
             summary = await self._calls.reads.run(task.summary)
         except (Problem, RobocoError, ValidationError) as error:
             return error_result(error)

@@ -46,6 +46,7 @@ KEY_META: Final = "roboco/idempotency-key"
 """The member of a call's `_meta` by which a call that is sent again finds its task."""
 MAX_RESOURCE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a resource that is read at once."""
+_ACCEPTED: Final = "roboco.mcp_accepted"
 _WRITES: Final = ("tools/call", "tasks/update", "tasks/cancel")
 MAX_SHOWN: Final = 2000
 """Characters of the arguments that a form shows."""
@@ -137,7 +138,9 @@ class TeamTools:
             async with self.gateway.limits.open_stream(caller):
                 if params.name == TASK_TOOL:
                     return await self._act(ctx, caller, TaskCall.model_validate(params.arguments or {}))
-                return await self._answer(ctx, caller, await self.begin(caller, params))
+                task = await self.begin(caller, params)
+                note_accepted(ctx)
+                return await self._answer(ctx, caller, task)
         except (Problem, RobocoError, ValidationError) as error:
             return error_result(error)
 
@@ -169,18 +172,17 @@ class TeamTools:
 
     async def decide(self, caller: Principal, task: Task, responses: Mapping[str, Any]) -> None:
         """Bring the responses to the calls that wait for a decision. The others are ignored."""
-        for call in await self.gateway.calls.reads.run(lambda: task.pending_actions().unapproved()):
-            if call.id in responses:
-                answer = mcp.ElicitResult.model_validate(responses[call.id])
-                if answer.action == "cancel":  # its user has not decided
-                    continue
-                said = answer.content or {}
-                approves = answer.action == "accept" and said.get("approve")
-                if not isinstance(approves, bool):
-                    raise UsageError(f"the form of call {call.id}: approve must be true or false")
-                decide = task.approve if approves else task.deny
-                reason = str(said.get("reason") or "")
-                await self.gateway.calls.controls.run(decide, call.id, reason=reason, by=caller.by)
+        calls = await self.gateway.calls.reads.run(lambda: task.pending_actions().unapproved())
+        given = {call.id: mcp.ElicitResult.model_validate(responses[call.id]) for call in calls if call.id in responses}
+        forms = {call_id: form for call_id, form in given.items() if form.action != "cancel"}  # that decides nothing
+        for call_id, form in forms.items():
+            if not isinstance((form.content or {}).get("approve", False), bool):
+                raise UsageError(f"the form of call {call_id}: approve must be true or false")
+        for call_id, form in forms.items():
+            said = form.content or {}
+            decide = task.approve if form.action == "accept" and said.get("approve") else task.deny
+            reason = str(said.get("reason") or "")
+            await self.gateway.calls.controls.run(decide, call_id, reason=reason, by=caller.by)
 
     async def _act(
         self, ctx: Context, caller: Principal, call: TaskCall
@@ -205,6 +207,7 @@ class TeamTools:
             case "stop":
                 caller.require(Scope.CONTROL)
                 await controls.run(task.stop, call.reason or "stopped by an MCP client", by=caller.by)
+        note_accepted(ctx)
         found = await self._answer(ctx, caller, task)
         if call.action == "stop" and isinstance(found, mcp.CallToolResult):
             found.is_error = False  # the action has succeeded
@@ -300,26 +303,33 @@ async def audited(ctx: Context, call_next: CallNext) -> HandlerResult:
 
     Raise MCPError, with the resource that the request names, for an error of a request.
     """
-    outcome = "refused"
     try:
         result = await call_next(ctx)
-        outcome = "refused" if _is_refusal(result) else "accepted"
+        if not _is_refusal(result):
+            note_accepted(ctx)
         return result
     except (Problem, RobocoError) as error:
         named = {name: value for name, value in (ctx.params or {}).items() if name == "uri"}
         raise MCPError(mcp.INVALID_PARAMS, _error_text(error), named or None) from None
     finally:
         if ctx.method in _WRITES and ctx.request is not None:
-            _log_operation(ctx, ctx.request.scope, outcome)
+            _log_operation(ctx, ctx.request.scope)
 
 
-def _log_operation(ctx: Context, scope: Any, outcome: str) -> None:
+def note_accepted(ctx: Context) -> None:
+    """Note that the request has had its effect, whatever becomes of its answer."""
+    if ctx.request is not None:
+        ctx.request.scope[_ACCEPTED] = True
+
+
+def _log_operation(ctx: Context, scope: Any) -> None:
     params = ctx.params or {}
     given = params.get("arguments")
     arguments = given if isinstance(given, dict) else {}
     task_id = params.get("taskId") or arguments.get("task_id") or params.get("requestState") or scope.get(CREATED)
     named = [ctx.method, params.get("name"), arguments.get("action") if params.get("name") == TASK_TOOL else None]
     action = " ".join(one[:MAX_PATH] for one in named if isinstance(one, str))
+    outcome = "accepted" if scope.get(_ACCEPTED) else "refused"
     log_task_control(scope, action, task_id[:MAX_PATH] if isinstance(task_id, str) else None, outcome)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from roboco.client.task import Task
 from roboco.engine.accept import accept_item, accept_task
@@ -18,7 +19,7 @@ from roboco.gateway.bodies.body_budget import MAX_HELD_OF_OWNER
 from roboco.gateway.openai.accepting import TurnRequest
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.turn import Turn
-from tests.support.gateway_rest import CALLERS, KEY, LAB, RestWorld, rest_world
+from tests.support.gateway_rest import CALLERS, DESK, KEY, LAB, RestWorld, rest_world
 from tests.support.memory_ports.model import says
 
 UI = '{"id": "c", "messages": [{"role": "user", "id": %s, "parts": [{"type": "text", "text": "go"}]}], "tools": %s}'
@@ -214,11 +215,16 @@ def test_a_message_to_a_task_that_is_paused_at_a_limit_is_refused(rest: RestWorl
     assert (answer.status_code, answer.json()["code"]) == (409, "limit_reached")
 
 
-def test_a_call_of_an_mcp_client_ends_at_the_exit_of_the_process(rest: RestWorld) -> None:
+def test_a_call_of_an_mcp_client_ends_at_the_exit_of_the_process(
+    rest: RestWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     rest.app.state.gateway.closing.set()
-    answer = call_mcp(rest, "tools/call", name="desk", arguments={"prompt": "go"})
+    with caplog.at_level(logging.INFO, "roboco.audit"):
+        answer = call_mcp(rest, "tools/call", name="desk", arguments={"prompt": "go"})
     [task_id] = rest.orchestrator.task_ids()
     assert f"{task_id.removeprefix('acme:')} goes on" in answer.text
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "roboco.audit"]
+    assert [one["outcome"] for one in lines if one["task"] == task_id] == ["accepted"]
 
 
 @pytest.mark.parametrize(
@@ -366,13 +372,13 @@ def test_an_answer_to_a_form_without_a_decision_decides_nothing(rest: RestWorld)
     assert " ... and 1011 further characters) needs an approval" in asked["params"]["message"]
     for form, refused in (
         ({"action": "accept", "content": {"approve": "true"}}, True),
-        ({"action": "accept"}, True),
+        ({"action": "decline", "content": {"approve": 1}}, True),
         ({"action": "cancel"}, False),
     ):
         answer = call_task(rest, "tasks/update", taskId="t", inputResponses={call.id: form})
         assert ("error" in answer) is refused, answer
         assert task.pending_actions().unapproved() == [call]
-    call_task(rest, "tasks/update", taskId="t", inputResponses={call.id: {"action": "decline"}})
+    call_task(rest, "tasks/update", taskId="t", inputResponses={call.id: {"action": "accept"}})
     assert task.pending_actions().unapproved() == []
 
 
@@ -433,3 +439,15 @@ def test_a_chat_whose_id_has_a_slash_is_stopped(rest: RestWorld) -> None:
     for path in ("/ai/desk/room/1/stop", "/agui/desk/threads/room/1/stop"):
         assert rest.post(path).status_code == 200, path
     assert rest.get("/ai/desk/room/1/stream").status_code == 204
+
+
+def test_the_file_of_a_team_may_have_another_name_than_the_team(rest: RestWorld) -> None:
+    Path(str(rest.orchestrator.settings.teams_dir), "support.yaml").write_text(
+        yaml.safe_dump({**DESK, "name": "helpdesk"})
+    )
+    said = [{"role": "user", "id": "m", "parts": [{"type": "text", "text": "go"}]}]
+    rest.app.state.gateway.closing.set()  # no answer is followed
+    assert rest.post("/ai/support", {"id": "c", "messages": said}).status_code == 200
+    [task_id] = rest.orchestrator.task_ids()
+    rest.world.settle(task_id)
+    assert rest.post("/ai/support/c/stop").status_code == 200
