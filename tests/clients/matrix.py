@@ -79,7 +79,7 @@ def drive(environments: Environments, clients: Sequence[Client], rows: Sequence[
             _gateway(folder / "long", teams, LONG_LEASE, webhooks=(hook,)) as gateway,
             ThreadPoolExecutor(4) as pool,
         ):
-            # The suite has time limits of its own, which a machine exceeds that carries hundreds of runs beside it.
+            # The suite sets time limits, which a machine exceeds that carries hundreds of runs beside it.
             apart = {one.name: _drive(environments, gateway, one, others) for one in clients if one.name == CONFORMANCE}
             driven = list(
                 pool.map(
