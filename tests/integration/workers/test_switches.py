@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco import parse_team
+from roboco import Task, Team, parse_team
 from tests.integration.cli.shell import Shell
 from tests.support.servers.model_server import Reply
 from tests.support.stack import LONG_LEASE, Stack, until
@@ -26,12 +26,18 @@ def shell(stack: Stack, tmp_path: Path) -> Shell:
     return Shell(tmp_path, stack.environment)
 
 
+def waiting_task(stack: Stack, team: Team, cause: str) -> Task:
+    """Return a task that waits for this cause. Workers know of a switch half a second later at the latest."""
+    task = stack.orchestrator.run(team, "Speak.")
+    until(lambda: task.summary().reason == cause or task.summary().status.ended, 60, "the reason is shown")
+    return waiting_task(stack, team, cause) if task.summary().status.ended else task
+
+
 def test_a_task_waits_while_its_team_is_switched_off_and_says_why(stack: Stack, shell: Shell) -> None:
     stack.model.script(lambda request: Reply(text="spoken"))
     shell.call("switch", "off", "team:speaker", "--reason", "it insults people")
-    task = stack.orchestrator.run(SPEAKER, "Speak.")
     cause = "team:speaker is switched off: it insults people"
-    until(lambda: task.summary().reason == cause, 60, "the reason is shown")
+    task = waiting_task(stack, SPEAKER, cause)
     assert cause in shell.call("why", task.task_id)
     [row] = [one for one in shell.call_json("tasks", "--json")["tasks"] if one["task_id"] == task.task_id]
     assert row["reason"] == cause
@@ -56,9 +62,8 @@ def test_a_model_is_switched_off_and_on(stack: Stack, shell: Shell) -> None:
         }
     )
     shell.call("switch", "off", "model:gpt-4o", "--reason", "its provider has an incident")
-    task = stack.orchestrator.run(team, "Write.")
     cause = "model:gpt-4o is switched off: its provider has an incident"
-    until(lambda: task.summary().reason == cause, 60, "the reason is shown")
+    task = waiting_task(stack, team, cause)
     assert task.task_id in shell.call("tasks", "--status", "open")
     assert cause in shell.call("why", task.task_id)
     assert "was off: its provider has an incident" in shell.call("switch", "on", "model:gpt-4o")

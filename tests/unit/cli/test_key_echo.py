@@ -22,6 +22,7 @@ if child == 0:
     os.setpgid(0, 0)
     os.tcsetpgrp(0, os.getpid())
     signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a background job ignores it
     os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
 while os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1]):
     os.tcsetpgrp(0, os.getpid())
