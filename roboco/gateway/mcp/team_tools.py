@@ -353,9 +353,10 @@ def error_result(error: Problem | RobocoError | ValidationError) -> mcp.CallTool
 
 
 def _is_refusal(result: HandlerResult) -> bool:
-    """Return True if it is an error without a task. A handler, or the package, may have made a dictionary of it."""
-    fields = result.model_dump(by_alias=True) if isinstance(result, BaseModel) else result or {}
-    return bool(fields.get("isError")) and fields.get("structuredContent") is None
+    """Return True if it is an error without a task. The package may have made a dictionary of it."""
+    if isinstance(result, mcp.CallToolResult):
+        return bool(result.is_error) and result.structured_content is None
+    return isinstance(result, dict) and bool(result.get("isError")) and result.get("structuredContent") is None
 
 
 def approval_form(call: ToolCall) -> mcp.ElicitRequest:
