@@ -67,8 +67,8 @@ class _Sending:
             await self._send(message)
             return
         with self._budget.hold(self._caller.owner, len(body)):
-            for piece in pieces_of(body):
-                await self._send({**piece, "more_body": True})
+            for piece in pieces_of(body, goes_on=True):
+                await self._send(piece)
 
 
 class McpEndpoint:
