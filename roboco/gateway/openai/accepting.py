@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, BinaryIO, Final
 
 from roboco.client.task import Task
+from roboco.domain.conversation import StoredConversation
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import fork_item_id, qualified_id, tenant_of
 from roboco.domain.status import TaskStatus
@@ -24,9 +25,17 @@ from roboco.domain.team.team import Team
 from roboco.errors import StateConflict, UsageError
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId, is_stored, reporting_reuse
-from roboco.gateway.openai.conversations import FoundConversation, begin_conversation
 from roboco.gateway.openai.files import check_accepted, store_files
-from roboco.gateway.openai.ids import ResponseId, conversation_id, is_item_of, split_call_id, unknown_response
+from roboco.gateway.openai.ids import (
+    ResponseId,
+    conversation_id,
+    is_item_of,
+    split_call_id,
+    task_of_conversation,
+    unknown_conversation,
+    unknown_response,
+)
+from roboco.gateway.openai.outputs import OutputItem
 from roboco.gateway.openai.problems import unknown_model, wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
@@ -97,6 +106,29 @@ class TaskNow:
     def last(self) -> TaskStep:
         """The newest step."""
         return self.steps[-1]
+
+
+@dataclass(frozen=True)
+class FoundConversation:
+    """A conversation that the caller reaches. A task that has begun without a record has an empty one."""
+
+    task_id: str
+    """The id of its task, as the caller names it."""
+    whole_id: str
+    task: Task | None
+    record: StoredConversation
+
+    @property
+    def items(self) -> list[OutputItem]:
+        """The items that precede the responses."""
+        return [one.item for one in self.record.items]
+
+    def shown(self, record: StoredConversation | None = None) -> dict[str, Any]:
+        """Return the conversation as a JSON object, with this record or its own."""
+        record = record or self.record
+        created = int(record.created_at.timestamp())
+        shown = {"id": conversation_id(self.task_id), "object": "conversation", "created_at": created}
+        return {**shown, "metadata": record.metadata}
 
 
 async def accept_new(
@@ -172,13 +204,39 @@ def response_of_item(gateway: Gateway, caller: Principal, item_id: str) -> Respo
     raise unknown
 
 
+def find_conversation(gateway: Gateway, caller: Principal, name: str) -> FoundConversation:
+    """Return the conversation of an id. Raise Problem `not_found` if the caller has none. It blocks.
+
+    One without a task belongs to its caller alone if that is limited to some teams.
+    """
+    task_id = task_of_conversation(name)
+    try:
+        whole_id = caller.task_id(task_id)
+        record = gateway.orchestrator.conversation(whole_id)
+        task = gateway.find_task(caller, task_id) if record is None or gateway.exists(whole_id) else None
+    except Problem as problem:
+        raise (unknown_conversation(name) if problem.status == 404 else problem) from None
+    if record is None and task is not None:
+        began = task.stored_summary().created_at
+        record = StoredConversation(by=caller.by, created_at=began, changed_at=began)
+    if record is None or record.deleted or (task is None and caller.teams is not None and record.by != caller.by):
+        raise unknown_conversation(name)
+    return FoundConversation(task_id, whole_id, task, record)
+
+
+def _begin_conversation(gateway: Gateway, caller: Principal, found: FoundConversation, first: str) -> None:
+    """Let a first message take the items as they were found. Raise StateConflict if they have changed."""
+    items, change_record = found.record.items, gateway.orchestrator.change_conversation
+    change_record(found.whole_id, caller.by, lambda record, now: record.begun(items, first, now), found.record)
+
+
 async def accept_in_conversation(request: TurnRequest, found: FoundConversation, earlier: Turn) -> AcceptedTurn:
     """Send the message to the task of a conversation, or submit its first one after what is `earlier` in it."""
     gateway, caller, task, repetition = request.gateway, request.caller, found.task, request.repetition
     item_id = repetition.item_id(found.whole_id, 0)
     if task is None:
         turn = replace(request.turn, history=earlier.history, files=(*earlier.files, *request.turn.files))
-        begin = partial(begin_conversation, gateway, caller, found, f"{item_id} {repetition.digest}")
+        begin = partial(_begin_conversation, gateway, caller, found, f"{item_id} {repetition.digest}")
         return await accept_new(replace(request, turn=turn), found.task_id, begin)
     state = await gateway.calls.reads.run(read_state, task, 0 if repetition.may_repeat else None)
     starts = [step.seq for step in state.steps if "item_id" in step.metadata]

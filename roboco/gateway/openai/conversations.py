@@ -11,14 +11,12 @@ What if a request arrives twice: items that the same request has added are retur
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
 
-from roboco.client.task import Task
 from roboco.domain.canonical_json import sha256
 from roboco.domain.conversation import Change, StoredConversation, StoredItem
 from roboco.errors import UsageError
@@ -26,8 +24,9 @@ from roboco.gateway.access import Caller
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import NewTaskId
+from roboco.gateway.openai.accepting import FoundConversation, find_conversation
 from roboco.gateway.openai.bodies import ConversationBody, ItemsBody, JsonObject, MetadataBody, Order
-from roboco.gateway.openai.ids import conversation_id, task_of_conversation, unknown_conversation
+from roboco.gateway.openai.ids import task_of_conversation
 from roboco.gateway.openai.outputs import OutputItem, text_part
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.reading import conversation_items, page_of
@@ -38,55 +37,6 @@ from roboco.gateway.problem import Problem
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=StrictJsonRoute)
 _PREFIXES: Final = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
-
-
-@dataclass(frozen=True)
-class FoundConversation:
-    """A conversation that the caller reaches. A task that has begun without a record has an empty one."""
-
-    task_id: str
-    """The id of its task, as the caller names it."""
-    whole_id: str
-    task: Task | None
-    record: StoredConversation
-
-    @property
-    def items(self) -> list[OutputItem]:
-        """The items that precede the responses."""
-        return [one.item for one in self.record.items]
-
-    def shown(self, record: StoredConversation | None = None) -> dict[str, Any]:
-        """Return the conversation as a JSON object, with this record or its own."""
-        record = record or self.record
-        created = int(record.created_at.timestamp())
-        shown = {"id": conversation_id(self.task_id), "object": "conversation", "created_at": created}
-        return {**shown, "metadata": record.metadata}
-
-
-def find_conversation(gateway: Gateway, caller: Principal, name: str) -> FoundConversation:
-    """Return the conversation of an id. Raise Problem `not_found` if the caller has none. It blocks.
-
-    One without a task belongs to its caller alone if that is limited to some teams.
-    """
-    task_id = task_of_conversation(name)
-    try:
-        whole_id = caller.task_id(task_id)
-        record = gateway.orchestrator.conversation(whole_id)
-        task = gateway.find_task(caller, task_id) if record is None or gateway.exists(whole_id) else None
-    except Problem as problem:
-        raise (unknown_conversation(name) if problem.status == 404 else problem) from None
-    if record is None and task is not None:
-        began = task.stored_summary().created_at
-        record = StoredConversation(by=caller.by, created_at=began, changed_at=began)
-    if record is None or record.deleted or (task is None and caller.teams is not None and record.by != caller.by):
-        raise unknown_conversation(name)
-    return FoundConversation(task_id, whole_id, task, record)
-
-
-def begin_conversation(gateway: Gateway, caller: Principal, found: FoundConversation, first: str) -> None:
-    """Let a first message take the items as they were found. Raise StateConflict if they have changed."""
-    items, change_record = found.record.items, gateway.orchestrator.change_conversation
-    change_record(found.whole_id, caller.by, lambda record, now: record.begun(items, first, now), found.record)
 
 
 @router.post("/conversations", summary="Create a conversation")

@@ -20,7 +20,6 @@ from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import Order, ResponseBody
-from roboco.gateway.openai.conversations import find_conversation
 from roboco.gateway.openai.events import ResponseEvent
 from roboco.gateway.openai.following import answer_pieces, answer_while_connected, drained, response_frames
 from roboco.gateway.openai.forms import Asked, asked_of, naming_ignored
@@ -160,7 +159,7 @@ async def _accept(
         raise wrong_parameter("previous_response_id", "cannot be combined with conversation")
     found = None
     if conversation is not None:
-        found = await gateway.calls.reads.run(find_conversation, gateway, caller, conversation)
+        found = await gateway.calls.reads.run(accepting.find_conversation, gateway, caller, conversation)
     earlier = earlier_turn(input_entries(found.items if found is not None else []))
     known = conversation is not None or previous is not None
     entries, item_id = after_reference(input_entries(body.input))
