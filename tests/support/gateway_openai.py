@@ -1,7 +1,7 @@
 """A gateway in its own process before the workers of a stack, with teams for OpenAI's clients."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,10 @@ TEAMS: dict[str, dict[str, Any]] = {
                 "approval": "required",
             }
         ],
+    },
+    "chief": {
+        "agents": [{"name": "chief", "prompt": "chief", "delegates": ["guarded"]}],
+        "teams": {"guarded": "guarded.json"},
     },
     "patient": {
         "agents": [{"name": "adder", "prompt": "adder", "tools": ["slow_add"]}],
@@ -74,11 +78,8 @@ def answer(request: Request) -> Reply:
         return formed
     if results := [text for _, text in request.tool_results]:
         return Reply(text=f"The results are {sorted(results)}." if results[1:] else f"The result is {results[0]}.")
-    if "weather" in said and "client_weather" in request.tools:
-        cities = ("Bonn", "Rome") if "both" in said else ("Bonn",)
-        return Reply(text="I ask. ", tool_calls=[("client_weather", {"city": city}) for city in cities])
-    if "add" in said and (call := next((call for call in SUMS if call[0] in request.tools), None)):
-        return Reply(tool_calls=[call])
+    if calls := calls_for(said, request.tools):
+        return Reply(text="I ask. " if "weather" in said else "", tool_calls=calls)
     if "long" in said:
         return Reply(chunks=LONG_ANSWER, interval=0.2 if "slow" in said else 0.01)
     if "endless" in said:
@@ -86,6 +87,15 @@ def answer(request: Request) -> Reply:
     if "fail" in said:
         return Reply(status=400, text="the model refuses")
     return Reply(text=f"{request.system.split()[0]} answers message {len(messages_of_user(request))}: {said}")
+
+
+def calls_for(said: str, tools: Sequence[str]) -> list[tuple[str, Any]]:
+    """Return the calls that a message leads to."""
+    if "delegate" in tools:
+        return [("delegate", {"team": "guarded", "prompt": one}) for one in said.split(" and ")]
+    if "weather" in said and "client_weather" in tools:
+        return [("client_weather", {"city": city}) for city in (("Bonn", "Rome") if "both" in said else ("Bonn",))]
+    return [call for call in SUMS if call[0] in tools][:1] if "add" in said else []
 
 
 def answer_in_form(request: Request) -> Reply | None:

@@ -208,7 +208,7 @@ class TeamAgent:
         yield a2a.StreamResponse(task=shown)
         answer = AnswerStream(ResponseHead(shown.id, self.team), accepted.start)
         stream = events.TaskEvents(shown.id, shown.context_id, self._files(shown.id))
-        async with aclosing(answer_parts(task, answer, accepted.cursor, self.gateway)) as parts:
+        async with aclosing(answer_parts(self.gateway, task, answer, accepted.cursor, goes_on=True)) as parts:
             async for part in parts:
                 for event in stream.events(part):
                     yield event
@@ -236,7 +236,10 @@ class TeamAgent:
     def _shown(self, task: Task, history: int | None, whole: bool) -> a2a.Task:
         """Return the task; `whole` with its artifacts, and the message of its status. It blocks."""
         summary = task.summary()
-        shown = self._head(task, task_state(summary.status, summary.reason))
+        asked = _asked(task, summary) if whole else []
+        waits = asked and summary.status is TaskStatus.RUNNING  # for a decision on a call of a sub-task
+        state = task_state(TaskStatus.APPROVAL if waits else summary.status, summary.reason)
+        shown = self._head(task, state)
         shown.status.timestamp.FromDatetime(summary.updated_at)
         if whole or history != 0:
             steps = list(task.steps())
@@ -245,8 +248,8 @@ class TeamAgent:
             shown.history.extend(said if history is None else said[max(0, len(said) - history) :])
         if whole:
             shown.artifacts.extend(events.artifacts_of(own, self._files(shown.id)))
-            if parts := _asked(task, summary):
-                shown.status.message.CopyFrom(events.message(f"{shown.id}-{summary.steps}", parts))
+            if asked:
+                shown.status.message.CopyFrom(events.message(f"{shown.id}-{summary.steps}", asked))
         return shown
 
 
@@ -254,7 +257,7 @@ def _asked(task: Task, summary: TaskSummary) -> list[a2a.Part]:
     """Return what the status of a task says: why it has failed or is paused, and what it waits for."""
     explains = summary.status.ended or summary.status is TaskStatus.PAUSED
     parts = [a2a.Part(text=summary.reason)] if summary.reason and explains else []
-    if summary.status.waiting:
+    if not summary.status.ended:
         pending = task.pending_actions()
         waits = {"approve": pending.unapproved(), "answer": pending.unanswered(), "resolve": pending.unknown()}
         asked = [events.call_value(call) | {"action": action} for action, calls in waits.items() for call in calls]

@@ -23,7 +23,7 @@ from roboco.gateway.answers.chats import Chat, accept, accept_answers, chat_of, 
 from roboco.gateway.answers.following import answer_parts
 from roboco.gateway.bodies.mistakes import WellFormedBody
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
-from roboco.gateway.gateway import TheGateway
+from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
 from roboco.gateway.openai.ids import shown_task_id, split_call_id
 from roboco.gateway.openai.problems import wrong_parameter
@@ -66,7 +66,7 @@ async def run_team(request: Request, team: TeamName, body: RunRequest, caller: C
         files = f"{request.scope.get('root_path', '')}/v1/tasks/{head.task_id}/files"
         stream = RunStream(answer, run, values, files)
         trimmed = len(run.messages) < len(body.messages)
-        return event_stream(gateway, _frames(accepted, answer, stream, trimmed), held)
+        return event_stream(gateway, _frames(gateway, accepted, answer, stream, trimmed), held)
 
 
 @router.post("/{team}/threads/{thread:path}/stop", summary="Stop the run of a thread")
@@ -133,11 +133,11 @@ def _text(content: Any) -> str:
 
 
 async def _frames(
-    accepted: AcceptedTurn, answer: AnswerStream, stream: RunStream, trimmed: bool
+    gateway: Gateway, accepted: AcceptedTurn, answer: AnswerStream, stream: RunStream, trimmed: bool
 ) -> AsyncGenerator[bytes, None]:
     for event in stream.opening(trimmed):
         yield _frame(event)
-    async with aclosing(answer_parts(accepted.task, answer, accepted.cursor)) as parts:
+    async with aclosing(answer_parts(gateway, accepted.task, answer, accepted.cursor)) as parts:
         async for part in parts:
             for event in stream.events(part):
                 yield _frame(event)

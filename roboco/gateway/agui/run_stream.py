@@ -210,7 +210,7 @@ class RunStream:
         return ag_ui.ToolCallResultEvent(message_id=message_id, tool_call_id=call_id, content=content, role="tool")
 
     def _interrupts(self) -> Iterator[ag_ui.Interrupt]:
-        names = {call.id: call.tool_name for call in self._answer.open_calls}
+        names = {call.id: call.tool_name for call in (*self._answer.open_calls, *self._answer.asked)}
         for call_id in self._approvals:
             if call_id in names:
                 message = f"the call of {names[call_id]} needs an approval"

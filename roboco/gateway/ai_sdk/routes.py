@@ -68,7 +68,7 @@ async def post_message(
         turn = chat_request(gateway, caller, team, body.tools or (), options.of_message(), **options.of_task())
         accepted, continued = await accept(turn, chat, body.messages, body.trigger == "regenerate-message")
         stream = _stream(request, chat, team, accepted, continued)
-        return _response(gateway, _frames(accepted, stream), held)
+        return _response(gateway, _frames(gateway, accepted, stream), held)
 
 
 @router.get(
@@ -91,7 +91,7 @@ async def resume(request: Request, team: TeamName, chat: ChatId, caller: Caller,
             return Response(status_code=204)
         accepted = AcceptedTurn(task, ResponseStart(begin))
         stream = _stream(request, found, team, accepted)
-        return _response(gateway, _frames(accepted, stream, gateway), held)
+        return _response(gateway, _frames(gateway, accepted, stream, goes_on=True), held)
 
 
 @router.post("/{team}/{chat:path}/stop", summary="Stop the message that is being written")
@@ -113,9 +113,9 @@ def _response(gateway: Gateway, frames: AsyncGenerator[bytes, None], held: Async
 
 
 async def _frames(
-    accepted: AcceptedTurn, stream: UIMessageStream, resumes: Gateway | None = None
+    gateway: Gateway, accepted: AcceptedTurn, stream: UIMessageStream, goes_on: bool = False
 ) -> AsyncGenerator[bytes, None]:
-    async with aclosing(answer_parts(accepted.task, stream.answer, accepted.cursor, resumes)) as parts:
+    async with aclosing(answer_parts(gateway, accepted.task, stream.answer, accepted.cursor, goes_on)) as parts:
         async for part in parts:
             for chunk in stream.chunks(part):
                 yield frame(chunk)

@@ -7,10 +7,11 @@
 Which texts are void, and where an answer begins and ends, `ResponseStream` knows: all protocols agree on it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.tool_answers import is_client_call
 from roboco.domain.history.part import Artifact, ToolCall, ToolResult
 from roboco.domain.history.step import OUTPUT, STATE, USER, TaskStep
@@ -19,11 +20,11 @@ from roboco.domain.stream.item import StreamItem
 from roboco.domain.usage import Usage
 from roboco.gateway.answers.ids import ITEM_PREFIX
 from roboco.gateway.openai.events import ResponseEvent
-from roboco.gateway.openai.ids import split_call_id
+from roboco.gateway.openai.ids import ResponseId, approval_request_id, split_call_id
 from roboco.gateway.openai.outputs import is_answer
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart, ResponseStream
-from roboco.gateway.openai.segment import Settled
+from roboco.gateway.openai.segment import COMPLETED, Settled
 
 SUPERSEDED: Final = Settled("incomplete", "the next message of the chat continues the work")
 
@@ -156,6 +157,8 @@ class AnswerStream:
         """The message of the chat with which the next answer begins."""
         self.unknown: dict[str, str] = dict.fromkeys(start.unknown, "it is unknown whether the call had its effect")
         """The calls with an unknown outcome, each with the reason."""
+        self.asked: list[ToolCall] = []
+        """The calls of sub-tasks that need an approval, for which the answer has ended."""
         self.settled: Settled | None = None
         """The end of the answer."""
 
@@ -175,6 +178,11 @@ class AnswerStream:
         calls = () if self._last is None else self._last.calls
         return [call for call in calls if call.id not in self._results]
 
+    @property
+    def delegates(self) -> bool:
+        """True if sub-tasks may be open."""
+        return any(call.tool_name == DELEGATE for call in self.open_calls)
+
     def feed(self, item: StreamItem) -> Iterator[AnswerPart]:
         """Yield the parts of an item. Each item is fed once, in order."""
         if self._supersedes(item):
@@ -190,6 +198,21 @@ class AnswerStream:
         self.settled = self._response.settled
         if self.settled is not None:
             yield from self._end_turn()
+
+    def ask(self, unapproved: Mapping[str, Sequence[ToolCall]]) -> Iterator[AnswerPart]:
+        """End the answer if agents of sub-tasks need approvals of their calls. Yield the parts that ask for them."""
+        self.asked = [call for calls in unapproved.values() for call in calls]
+        if not self.asked:
+            return
+        self.settled = COMPLETED
+        if not self._response.result:
+            yield Begun(str(ResponseId(self.head.task_id, self.steps)), False)
+        # A step of their own: a page goes on once it has answered all calls of the last one.
+        yield AgentBegan(self.asked[0].id, ", ".join(unapproved))
+        for call in self.asked:
+            yield CallMade(call, False)
+            yield ApprovalAsked(approval_request_id(call.id, self.head.task_id), call.id)
+        yield AgentEnded()
 
     def next_answer(self) -> Iterator[AnswerPart]:
         """Continue after the end of an answer: the task goes on. Yield the parts that have begun already."""

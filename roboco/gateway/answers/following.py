@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from roboco.client.task import Task
+from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import USER
 from roboco.domain.stream.merged import Cursor
 from roboco.gateway.answers.answer_stream import AnswerPart, AnswerStream
@@ -14,18 +15,41 @@ from roboco.gateway.openai.segment import begins_response
 
 
 async def answer_parts(
-    task: Task, answer: AnswerStream, cursor: str | None, resumes: Gateway | None = None
+    gateway: Gateway, task: Task, answer: AnswerStream, cursor: str | None, goes_on: bool = False
 ) -> AsyncGenerator[AnswerPart, None]:
-    """Yield the parts of one answer; with `resumes`, those of all answers until the task waits or ends."""
-    async with aclosing(task.astream(cursor)) as items:
+    """Yield the parts of one answer; if it `goes_on`, those of all answers until the task waits or ends.
+
+    The stream of a task does not say that a sub-task needs an approval. So the sub-tasks are looked at in each gap of
+    the stream, and an answer ends with the parts that ask for it.
+    """
+    async with aclosing(task.astream_with_gaps(cursor)) as items:
         async for item in items:
-            for part in answer.feed(item):
+            if item is not None:
+                parts = answer.feed(item)
+            elif answer.delegates:
+                parts = answer.ask(await gateway.calls.reads.run(_unapproved, task))
+            else:
+                continue
+            for part in parts:
                 yield part
             while answer.settled is not None:
-                if resumes is None or await resumes.calls.streams.run(_rests_at, task, answer.steps):
+                if not goes_on or answer.asked or await gateway.calls.streams.run(_rests_at, task, answer.steps):
                     return
                 for part in answer.next_answer():
                     yield part
+
+
+def _unapproved(task: Task) -> dict[str, list[ToolCall]]:
+    """Return the calls of sub-tasks that need an approval, by agent."""
+    pending = task.pending_actions()
+    if not (calls := pending.unapproved()):
+        return {}
+    found, origins = dict[str, list[ToolCall]](), pending.origins()
+    for call in calls:
+        child, agent, _ = origins.get(call.id, (task.task_id, "", None))
+        if child != task.task_id:  # else the stream says so, once the calls beside it have ended
+            found.setdefault(agent, []).append(call)
+    return found
 
 
 def _rests_at(task: Task, steps: int) -> bool:

@@ -135,9 +135,9 @@ def _detailed(caller: Principal, task: Task, by_form: bool) -> dict[str, Any]:
     """Return the task with what it waits for, or its result. Cost: its history, once it has ended or waits."""
     summary = task.settled_summary()
     fields = _fields(caller, summary)
-    if not task.is_at_rest(summary):
+    asked = [] if summary.status.ended else task.pending_actions().unapproved()
+    if not asked and not task.is_at_rest(summary):
         return {**fields, "status": "working", "statusMessage": f"{summary.steps} steps"}
-    asked = task.pending_actions().unapproved()
     if asked and by_form:
         forms = {call.id: approval_form(call).model_dump(by_alias=True, exclude_none=True) for call in asked}
         return {**fields, "status": "input_required", "inputRequests": forms}

@@ -241,15 +241,22 @@ class TeamTools:
             exits.cancel()
 
     async def _follow(self, ctx: Context, task: Task) -> tuple[int, TaskResult]:
-        """Report the progress of the task until it waits or has ended. Return the number of reports, and the result."""
-        progress = 0
-        async with aclosing(task.astream()) as items:
+        """Report the progress of the task until it waits or has ended, or a sub-task needs an approval.
+
+        Return the number of reports, and the result.
+        """
+        progress, reads = 0, self.gateway.calls.reads
+        async with aclosing(task.astream_with_gaps()) as items:
             async for item in items:
+                if item is None:
+                    if await reads.run(lambda: task.pending_actions().unapproved()):
+                        return progress, await self.gateway.calls.histories.run(_result_now, task)
+                    continue
                 if (message := _progress(item)) is not None:
                     progress += 1
                     await ctx.session.report_progress(progress, None, message)
                 waits = item.type == "event_status" and item.data.status.waiting
-                if waits and await self.gateway.calls.reads.run(task.is_at_rest):
+                if waits and await reads.run(task.is_at_rest):
                     break
         return progress, await task.aresult()
 
@@ -370,8 +377,11 @@ def approval_form(call: ToolCall) -> mcp.ElicitRequest:
 
 def result_now(caller: Principal, task: Task) -> mcp.CallToolResult:
     """Return the task as it is. Cost: its history. It waits for no further step, also if the task goes on meanwhile."""
-    result = result_of(task.settled_summary(), list(task.steps()))
-    return result_of_call(shown_task_id(caller, task.task_id), result, task.pending_actions().unapproved())
+    return result_of_call(shown_task_id(caller, task.task_id), _result_now(task), task.pending_actions().unapproved())
+
+
+def _result_now(task: Task) -> TaskResult:
+    return result_of(task.settled_summary(), list(task.steps()))
 
 
 def result_of_call(task_id: str, result: TaskResult, unapproved: list[ToolCall]) -> mcp.CallToolResult:

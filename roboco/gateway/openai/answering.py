@@ -1,6 +1,7 @@
 """answering: bring results of a client's functions, and decisions on calls, to the task that waits for them.
 
     calls open ─► usage of the day, for results ─► each answered, one after another ─► response
+    calls of sub-tasks, while the task runs ─► each decided ─► response
     answered before, at work or as a step ─► the same response
     unknown, answered twice, or not all answered ─► 400
 
@@ -11,8 +12,9 @@ answer counts.
 from typing import Final
 
 from roboco.client.task import Task
+from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
-from roboco.domain.ids import answer_id, approval_id, change_id, check_item_id
+from roboco.domain.ids import answer_id, approval_id, change_id, check_item_id, sub_task_id
 from roboco.gateway.idempotency import are_answered, is_stored
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest, read_state, refuse_open_calls
 from roboco.gateway.openai.ids import split_call_id
@@ -20,6 +22,7 @@ from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.response_stream import ResponseStart
 from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned
 from roboco.gateway.principal import Scope
+from roboco.gateway.problem import Problem
 
 MAX_NAMED: Final = 200
 """Characters of unknown calls that an error names: a client may send thousands."""
@@ -37,7 +40,7 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
         raise wrong_parameter(turn.param, "has more than one result of a call", "send one result of each call")
     state = await gateway.calls.reads.run(read_state, task, None)
     if state.cursor is None or not given <= {call.id for call in state.last.calls}:
-        return await gateway.calls.reads.run(_answered_before, request, task, given, state.last)
+        return await _accept_for_sub_tasks(request, task, given, state.last)
     unknown = await gateway.calls.reads.run(_check_all_answered, request, task, given)
     results = [split_call_id(answer.call_id)[0] for answer in turn.answers if isinstance(answer, Returned)]
     if results:
@@ -46,6 +49,18 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
         await _give(request, task, answer)
     start = ResponseStart(state.last.seq + 1, before=state.last, unknown=unknown)
     return AcceptedTurn(task, start, state.cursor)
+
+
+async def _accept_for_sub_tasks(request: TurnRequest, task: Task, given: set[str], last: TaskStep) -> AcceptedTurn:
+    """Answer the calls for which sub-tasks wait, or find the response of an earlier attempt at the request."""
+    reads = request.gateway.calls.reads
+    asked = await reads.run(_calls_of_sub_tasks, request, task, given, last)
+    for answer in request.turn.answers:
+        if split_call_id(answer.call_id)[0] in asked:
+            await _give(request, task, answer)
+    if asked:
+        return AcceptedTurn(task, ResponseStart(last.seq + 1))
+    return await reads.run(_answered_before, request, task, given, last)
 
 
 async def _give(request: TurnRequest, task: Task, answer: Answer) -> None:
@@ -68,17 +83,40 @@ async def _give(request: TurnRequest, task: Task, answer: Answer) -> None:
 def _answered_before(request: TurnRequest, task: Task, given: set[str], last: TaskStep) -> AcceptedTurn:
     """Return the response that follows the results of these calls. Raise Problem if the calls are not open.
 
-    Approved calls may be at work still: then the response has no step yet.
+    Approved calls may be at work still: then the response has no step yet. Cost: the history, and a read of each
+    sub-task in it.
     """
     for step in task.steps():
         if step.agent_name == TOOL_EXECUTOR and given <= {result.tool_call_id for result in step.results}:
             return AcceptedTurn(task, ResponseStart(step.seq))
+        if all(_was_asked(request, task, step, call_id) for call_id in given):
+            return AcceptedTurn(task, ResponseStart(step.seq + 1))
     if given <= {call.id for call in last.calls} and all(_has_answer(task, call_id) for call_id in given):
         return AcceptedTurn(task, ResponseStart(last.seq + 1))
-    named = ", ".join(sorted(given))
-    raise wrong_parameter(
-        request.turn.param, f"no open calls {named[:MAX_NAMED]}", "answer the calls of the newest response"
-    )
+    raise _no_open_calls(request, given)
+
+
+def _calls_of_sub_tasks(request: TurnRequest, task: Task, given: set[str], last: TaskStep) -> set[str]:
+    """Return the calls for which sub-tasks wait while the task runs. Raise Problem if they are only some of these.
+
+    Calls of the same sub-tasks that were decided before are left out: some clients send them again.
+    """
+    found = given & task.pending_actions().sub_tasks().keys()
+    if found and not all(_was_asked(request, task, last, call_id) for call_id in given - found):
+        raise _no_open_calls(request, given - found)
+    return found
+
+
+def _was_asked(request: TurnRequest, task: Task, step: TaskStep, call_id: str) -> bool:
+    """Return True if a decision on the call is accepted by a sub-task of this step."""
+    children = (sub_task_id(task.task_id, call.id) for call in step.calls if call.tool_name == DELEGATE)
+    exists = request.gateway.exists
+    return any(exists(child) and _has_answer(request.gateway.orchestrator.task(child), call_id) for child in children)
+
+
+def _no_open_calls(request: TurnRequest, call_ids: set[str]) -> Problem:
+    named = ", ".join(sorted(call_ids))[:MAX_NAMED]
+    return wrong_parameter(request.turn.param, f"no open calls {named}", "answer the calls of the newest response")
 
 
 def _has_answer(task: Task, call_id: str) -> bool:

@@ -16,7 +16,7 @@ async function startRuntime() {
   const { createCopilotNodeListener } = await import("@copilotkit/runtime/v2/node")
   const runtimes = new URL("node_modules/@copilotkit/runtime/", import.meta.url)
   const { HttpAgent } = createRequire(new URL("package.json", runtimes))("@ag-ui/client") // the release that it pins
-  const teams = ["desk", "line", "guarded", "typed"]
+  const teams = ["desk", "line", "guarded", "chief", "typed"]
   const agents = Object.fromEntries(teams.map(team => [team, new HttpAgent({ url: `${root}/agui/${team}` })]))
   const server = createServer(createCopilotNodeListener({ runtime: new CopilotRuntime({ agents }), basePath: "/api" }))
   await new Promise(resolve => server.listen(0, "127.0.0.1", resolve))
@@ -73,8 +73,8 @@ await drive({
     expect(said(agent), TWO)
   },
   async approval() {
-    for (const approved of [true, false]) {
-      const agent = agentOf("guarded", "add")
+    for (const [team, approved] of [["guarded", true], ["guarded", false], ["chief", true]]) {
+      const agent = agentOf(team, "add")
       const { outcome } = await run(agent)
       const resume = outcome.interrupts.map(({ id }) => ({ interruptId: id, status: "resolved", payload: { approved } }))
       await run(agent, { resume })

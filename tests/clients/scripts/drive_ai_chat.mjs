@@ -74,14 +74,14 @@ await drive({
     expect([chat.text, chat.messages.length], [TWO, 4])
   },
   async approval() {
-    for (const approved of [true, false]) {
-      const chat = new Chat("guarded", { sendAutomaticallyWhen: decided })
+    const ends = { chief: "approval-responded", true: "output-available", false: "output-denied" }
+    for (const [team, approved] of [["guarded", true], ["guarded", false], ["chief", true]]) {
+      const chat = new Chat(team, { sendAutomaticallyWhen: decided })
       await chat.sendMessage({ text: "add" })
-      const call = chat.lastMessage.parts.find(({ type }) => type === "dynamic-tool")
-      await chat.addToolApprovalResponse({ id: call.approval.id, approved })
+      const asked = () => chat.lastMessage.parts.find(({ approval }) => approval)
+      await chat.addToolApprovalResponse({ id: asked().approval.id, approved })
       await settled(chat)
-      const { state } = chat.lastMessage.parts.find(({ type }) => type === "dynamic-tool")
-      expect([state, chat.text.includes("The result is 3.")], [approved ? "output-available" : "output-denied", approved])
+      expect([asked().state, chat.text.includes("The result is 3.")], [ends[team] ?? ends[approved], approved])
     }
   },
   async resume() {

@@ -157,10 +157,10 @@ def test_a_message_that_arrives_twice_counts_once(gateways: list[GatewayProcess]
     run(drive())
 
 
-@pytest.mark.parametrize("approved", [True, False])
-def test_an_approval_and_a_client_tool_require_input(gateways: list[GatewayProcess], approved: bool) -> None:
+@pytest.mark.parametrize(("team", "approved"), [("guarded", True), ("guarded", False), ("chief", True)])
+def test_an_approval_and_a_client_tool_require_input(gateways: list[GatewayProcess], team: str, approved: bool) -> None:
     async def drive() -> None:
-        async with connected(gateways[0], "guarded", "JSONRPC") as client:
+        async with connected(gateways[0], team, "JSONRPC") as client:
             asked = await task_of(client.send_message(said(text("add"))))
             assert asked.state == TaskState.TASK_STATE_INPUT_REQUIRED
             [call] = [MessageToDict(part.data) for part in asked.asks]
@@ -168,7 +168,7 @@ def test_an_approval_and_a_client_tool_require_input(gateways: list[GatewayProce
             reply = said(data(callId=call["callId"], approved=approved), taskId=asked.id)
             done = await task_of(client.send_message(reply))
             assert done.state == TaskState.TASK_STATE_COMPLETED
-            assert (done.texts[-1][1] == "The result is 3.") is approved
+            assert ("The result is 3." in done.texts[-1][1]) is approved
         async with connected(gateways[1], "desk", "HTTP+JSON") as client:
             request = said(text("the weather in both?"))
             tool = {"name": "weather", "description": "The weather.", "parameters": {"type": "object"}}

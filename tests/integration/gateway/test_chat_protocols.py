@@ -31,10 +31,10 @@ def own_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayPro
             yield gateway
 
 
-def post(gateway: GatewayProcess, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def post(gateway: GatewayProcess, path: str, body: dict[str, Any], **headers: str) -> Iterator[dict[str, Any]]:
     """Yield the events of a request."""
-    url, headers = f"http://127.0.0.1:{gateway.port}{path}", {"content-type": "application/json"}
-    with urlopen(Request(url, json.dumps(body).encode(), headers), timeout=120) as response:
+    url, own = f"http://127.0.0.1:{gateway.port}{path}", {"content-type": "application/json", **headers}
+    with urlopen(Request(url, json.dumps(body).encode(), own), timeout=120) as response:
         for line in response:
             if line.startswith(b"data: {"):
                 yield json.loads(line.removeprefix(b"data: "))
@@ -143,3 +143,64 @@ def test_a_message_that_begins_a_branch_and_is_sent_again_counts_once(own_gatewa
     for texts in (["an edited one"], ["a first one", "other"]):
         branch = send(*texts)
         assert (branch == first, send(*texts)) == (False, branch)
+
+
+def ui_messages(chat: str, *assistant: dict[str, Any]) -> dict[str, Any]:
+    """Return a request of the AI SDK with the user's message, and the parts of the assistant's."""
+    said = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "add and add"}]}
+    return {"id": chat, "messages": [said, *assistant]}
+
+
+def test_a_page_approves_the_calls_of_sub_tasks_one_after_another(own_gateway: GatewayProcess) -> None:
+    chunks = list(post(own_gateway, "/ai/chief", ui_messages("sub")))
+    asked = [chunk["approvalId"] for chunk in chunks if chunk["type"] == "tool-approval-request"]
+    assert [chunk["toolName"] for chunk in chunks if chunk["type"] == "tool-input-available"][-1] == "add"
+    [start] = [chunk for chunk in chunks if chunk["type"] == "start"]
+    parts: list[dict[str, Any]] = []
+    while asked:
+        assert asked[0] not in [part["approval"]["id"] for part in parts]
+        parts.append({"state": "approval-responded", "approval": {"id": asked[0], "approved": True}})
+        body = ui_messages("sub", {"id": start["messageId"], "role": "assistant", "parts": parts})
+        chunks = list(post(own_gateway, "/ai/chief", body))
+        assert [chunk["messageId"] for chunk in chunks if chunk["type"] == "start"] == [start["messageId"]]
+        asked = [chunk["approvalId"] for chunk in chunks if chunk["type"] == "tool-approval-request"]
+    assert len(parts) == 2
+    text = "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta")
+    assert (text.count("The result is 3."), chunks[-1]["type"]) == (2, "finish")
+
+
+def test_a_page_that_reloads_is_asked_again_for_a_call_of_a_sub_task(own_gateway: GatewayProcess) -> None:
+    list(post(own_gateway, "/ai/chief", ui_messages("reload")))
+    with urlopen(f"http://127.0.0.1:{own_gateway.port}/ai/chief/reload/stream", timeout=120) as response:
+        assert b'"tool-approval-request"' in response.read()
+
+
+def test_a_run_resumes_with_the_decision_on_a_call_of_a_sub_task(own_gateway: GatewayProcess) -> None:
+    run = {"threadId": "sub", "runId": "run", "protocolVersion": "1.0", "messages": []}
+    said = {"id": "m", "role": "user", "content": "add"}
+    [asked] = list(post(own_gateway, "/agui/chief", {**run, "messages": [said]}))[-1]["outcome"]["interrupts"]
+    assert asked["message"] == "the call of add needs an approval"
+    other = asked["id"].replace(asked["id"][5:12], "tc_0000", 1)
+    entry = {
+        "interruptId": asked["id"],
+        "status": "resolved",
+        "payload": {"approved": True, "editedArgs": {"a": 3, "b": 4}},
+    }
+    with pytest.raises(HTTPError, match="400"):
+        list(post(own_gateway, "/agui/chief", {**run, "resume": [entry, {**entry, "interruptId": other}]}))
+    for _ in range(2):  # the second one has the answer of the first
+        seen = list(post(own_gateway, "/agui/chief", {**run, "resume": [entry]}))
+        assert " 7." in Agent(seen).text, seen
+
+
+def test_a_call_of_mcp_returns_once_a_sub_task_needs_an_approval(own_gateway: GatewayProcess) -> None:
+    def call(name: str, **arguments: Any) -> dict[str, Any]:
+        params = {"name": name, "arguments": arguments}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        found = list(post(own_gateway, "/mcp", body, accept="application/json, text/event-stream"))[-1]["result"]
+        return dict(found["structuredContent"])
+
+    asked = call("chief", prompt="add")
+    [waiting] = asked["waits_for"]
+    about = {"task_id": asked["task_id"], "call_id": waiting["call_id"]}
+    assert "The result is 3." in call("roboco_task", action="approve", **about)["text"]
