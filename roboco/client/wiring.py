@@ -38,7 +38,6 @@ from roboco.process.credentials import Credentials
 from roboco.process.extras import missing_packages
 from roboco.redis.client import connect_for_renewals
 from roboco.redis.dead_letters import RedisDeadLetters
-from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.leases import RedisLeaseRenewals, RedisLeases
 from roboco.redis.logs import RedisEventLogs
@@ -105,7 +104,6 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             task_store=RedisTaskStore(scripts, keys, large_steps),
             leases=RedisLeases(scripts, keys, settings.lease_seconds, large_steps),
             schedule=RedisSchedule(scripts, keys),
-            inbox=RedisInbox(scripts, keys),
             event_logs=RedisEventLogs(client, keys),
             dead_letters=RedisDeadLetters(lambda: client, keys),
             task_index=RedisTaskIndex(scripts, keys, settings.tenant),

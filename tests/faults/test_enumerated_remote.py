@@ -222,7 +222,7 @@ def test_an_interruption_that_is_late_lets_the_next_remote_turn_answer() -> None
     ran.world.settle()
     ran.world.interrupt("again", "i1")
     order = ran.until_turn()
-    ran.world.engine.tasks.inbox.add(TASK, ["i1"], True, None)
+    ran.world.engine.tasks.task_store.add_items(TASK, ["i1"], True, None)
     ran.world.deliver(order)
     ran.world.settle()
     assert list(ran.agent.states.values()) == ["COMPLETED"] * 2

@@ -37,7 +37,7 @@ def is_awaited(engine: Engine, task_id: str, task: Snapshot, record: RemoteRecor
         return False
     epoch, since = task.position.epoch, task.attempt.cancel_requested_for
     if since is None:
-        engine.tasks.inbox.add(task_id, (), interrupt=True, epoch=epoch)
+        engine.tasks.task_store.add_items(task_id, (), interrupt=True, epoch=epoch)
     elif since > engine.policy.lease + REMOTE_STOP_SECONDS:
         _log.warning(
             "task %s: the remote task %r is not cancelled: %s", task_id, record.task, record.error or "no answer"

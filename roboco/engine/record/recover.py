@@ -197,7 +197,7 @@ def restore_inbox(engine: Engine, task_id: str, known_ids: Collection[str] = ())
     for item_id in (item_id for item_id, data in zip(item_ids, applied, strict=True) if data is not None):
         engine.workspace.files.delete(item_path(task_id, item_id))
     waiting = [item_id for item_id, data in zip(item_ids, applied, strict=True) if data is None]
-    engine.tasks.inbox.add(task_id, waiting)
+    engine.tasks.task_store.add_items(task_id, waiting)
     return bool(waiting)
 
 

@@ -251,7 +251,7 @@ class TaskStoreMachine(RuleBasedStateMachine):
             lambda driver: driver.restart_call(at, call_id, lost),
         )
 
-    # Inbox, EventLogs
+    # The inbox, EventLogs
 
     @rule(items=st.lists(ITEMS, max_size=2), ends=ENDS, back=st.one_of(st.none(), BACK))
     def add_items(self, items: list[str], ends: str, back: int | None) -> None:
