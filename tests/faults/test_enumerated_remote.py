@@ -140,7 +140,7 @@ ARROWS = (
     ("histories.append", 1, "dies-after", ""),
     ("task_store.commit", 1, "dies", ""),
 )
-"""The arrows of `remote_turn.py`: the call of the worker at which it dies, and the code of the step that follows."""
+"""The arrows of `remote_task.py`: the call of the worker at which it dies, and the code of the step that follows."""
 
 
 @pytest.mark.parametrize(("call", "nth", "kind", "code"), ARROWS)
