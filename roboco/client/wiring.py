@@ -3,7 +3,6 @@
 import importlib
 import logging
 import os
-import socket
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -149,14 +148,6 @@ def _build_heartbeat(settings: Settings, keys: Keys, claiming: Scripts) -> Lease
     client = connect_for_renewals(settings.redis_url, settings.lease_seconds / 6)
     renewals = RedisLeaseRenewals(Scripts(client), keys, settings.lease_seconds, claiming)
     return LeaseHeartbeat(renewals.renew, renewals.server_of, settings.lease_seconds / 3)
-
-
-def workspace_address(settings: Settings) -> str:
-    """Return where the workspace is, for people: with the S3 endpoint, or with this host's name if it is a folder."""
-    if settings.workspace.startswith("file:"):
-        return f"{strip_credentials(settings.workspace)} on {socket.gethostname()}"
-    endpoint = f" at {settings.s3_endpoint_url}" if settings.s3_endpoint_url else ""
-    return strip_credentials(f"{settings.workspace}{endpoint}")
 
 
 def shop_broker(settings: Settings) -> str:

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
 from roboco.domain.usage import number_or_zero

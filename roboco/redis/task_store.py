@@ -25,9 +25,9 @@ from typing import Any, Final
 from redis.cluster import RedisCluster
 
 from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
 from roboco.domain.history.step import TaskStep, parse_step
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import MAX_LOGGED_BYTES, AnyEvent, unnumbered_json
 from roboco.errors import CorruptHistory

@@ -17,9 +17,9 @@ from typing import Any
 
 from roboco.domain.decision.action import ATTEMPTS
 from roboco.domain.decision.tool_answers import needs_resolution
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
 from roboco.domain.history.step import HANDED_OFF_BY, ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import (
     CLOSED,

@@ -12,8 +12,8 @@ from typing import Any
 from unittest.mock import ANY
 
 from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import fold
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.leases import TurnClaim

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.part import ToolResult
+from roboco.domain.history.part import ToolOutcome, ToolResult
 from roboco.domain.history.state import fold
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StepEnded, UserMessageAdded
 from roboco.domain.stream.event_file import with_step

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from roboco.domain.history.part import failed_outcome
 from roboco.domain.history.state import fold
-from roboco.domain.history.tool_outcome import failed_outcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment

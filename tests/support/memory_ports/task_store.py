@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep, parse_step
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.clock import Clock

@@ -10,9 +10,9 @@ from roboco.domain.decision.action import Situation, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
 from roboco.domain.history.lineage import Retry, parent_of
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import Stop, UserMessage, parse_item, superseded
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import inbox_path, open_marker_path, summary_path
