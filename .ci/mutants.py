@@ -228,8 +228,8 @@ BUGS = (
     Bug(
         "an inbox without a bound",
         f"{INTAKE}accept_item.py",
-        "if (waiting := tasks.inbox.count(task_id)) >= max_items:",
-        "if (waiting := tasks.inbox.count(task_id)) >= 10**9:",
+        "if (waiting := tasks.task_store.count_items(task_id)) >= max_items:",
+        "if (waiting := tasks.task_store.count_items(task_id)) >= 10**9:",
         "tests/unit/engine/test_closing.py",
     ),
     Bug(

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -247,6 +248,14 @@ class Settings(BaseModel):
     def broker(self) -> str:
         """Return the URL of the broker: `broker_url`, or the Redis."""
         return self.broker_url or self.redis_url
+
+    @property
+    def workspace_address(self) -> str:
+        """Return the place of the workspace, for people: with the S3 endpoint, or with the name of a folder's host."""
+        if self.workspace.startswith("file:"):
+            return f"{strip_credentials(self.workspace)} on {socket.gethostname()}"
+        endpoint = f" at {self.s3_endpoint_url}" if self.s3_endpoint_url else ""
+        return strip_credentials(f"{self.workspace}{endpoint}")
 
     @property
     def parsed_retention_rules(self) -> tuple[RetentionRule, ...]:

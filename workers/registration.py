@@ -20,7 +20,6 @@ from celery.worker import state
 
 from roboco.broker.background import run_periodically
 from roboco.broker.broker_owner import Deployment
-from roboco.client.wiring import workspace_address
 from roboco.engine.registration import check_format, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError, TransientError
@@ -122,7 +121,7 @@ class Registrar:
             settings, wait = self._settings, min(_STORE_TIMEOUT, self._settings.s3_timeout)
             workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1)
             files = workspace.files
-            name = workspace_name(files, workspace_address(settings))
+            name = workspace_name(files, settings.workspace_address)
             self._replaced = self._workers.workspace()
             tasks = RedisTaskStore(self._scripts, self._keys, StoredSteps(workspace.histories.read))
             check_format(files, tasks, name.address)

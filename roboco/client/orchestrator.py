@@ -27,7 +27,6 @@ from roboco.client.wiring import (
     client_telemetry,
     model_limits,
     producer_app,
-    workspace_address,
 )
 from roboco.domain.conversation import Change, StoredConversation
 from roboco.domain.decision.router import Router, route
@@ -345,12 +344,12 @@ class Orchestrator:
         """
         if not self._deployment_checked:
             with suppress(TransientError):
-                check_workspace(self._engine, workspace_address(self.settings))
+                check_workspace(self._engine, self.settings.workspace_address)
                 check_broker_owner(self._producer, self._deployment)
                 self._deployment_checked = True
 
     def _deployment(self) -> Deployment:
-        own = self._engine.worker_status.own_workspace(workspace_address(self.settings))
+        own = self._engine.worker_status.own_workspace(self.settings.workspace_address)
         return Deployment(self.settings.prefix, own.id)
 
     def _task(self, task_id: str) -> Task:

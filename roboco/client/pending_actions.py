@@ -11,9 +11,8 @@ from roboco.domain.decision.tool_answers import (
     spec_of,
     waits_for_client,
 )
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, ToolOutcome
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import answer_id, approval_id, change_id
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_listing import ToolDifference

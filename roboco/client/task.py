@@ -23,7 +23,6 @@ from roboco.client.task_files import TaskFiles
 from roboco.client.task_record import TaskRecord
 from roboco.client.task_result import TaskResult
 from roboco.client.team_lookup import resolve_team
-from roboco.client.wiring import workspace_address
 from roboco.domain.ids import qualified_id, tenant_of
 from roboco.domain.session.session import ContinuationToken
 from roboco.domain.status import TaskStatus
@@ -46,7 +45,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
 
     @cached_property
     def _stream(self) -> TaskStream:
-        address = workspace_address(self._settings)
+        address = self._settings.workspace_address
         worker_check = WorkerCheck(self.task_id, lambda: current_cause(self._engine, address, self.task_id))
         return TaskStream(self.task_id, self._engine, self._follower, self.settled_summary, worker_check)
 

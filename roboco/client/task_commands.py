@@ -13,9 +13,8 @@ from roboco.broker import names
 from roboco.client.run_handler import Handler, SentCommand, run_handler
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.history.lineage import Retry
-from roboco.domain.history.part import ToolResult
+from roboco.domain.history.part import ToolOutcome, ToolResult
 from roboco.domain.history.step import ANSWER_FORM
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import NewId, check_item_id, check_own_item_id, check_task_id, fork_item_id
 from roboco.domain.inbox.attachments import AnswerForm, Attachments
 from roboco.domain.inbox.item import Stop, UserMessage

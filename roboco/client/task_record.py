@@ -10,7 +10,6 @@ from roboco.client.in_thread import in_thread, run_in_thread
 from roboco.client.pending_actions import PendingActions
 from roboco.client.task_handle import TaskHandle
 from roboco.client.task_result import state_of
-from roboco.client.wiring import workspace_address
 from roboco.domain.decision.router import Router, route
 from roboco.domain.feedback import Feedback
 from roboco.domain.history.call_failure import CallFailure
@@ -220,7 +219,7 @@ class TaskRecord(TaskHandle):
 
     def missing_worker(self) -> str:
         """Return why the open task does not go on, with a remedy, or "" if no cause is known, as `why_unattended`."""
-        return why_unattended(self._engine, workspace_address(self._settings), self.task_id)
+        return why_unattended(self._engine, self._settings.workspace_address, self.task_id)
 
     @overload
     def session(self, *, form: Literal["roboco"] = "roboco", max_bytes: int | None = None) -> Session: ...

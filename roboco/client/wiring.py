@@ -3,7 +3,6 @@
 import importlib
 import logging
 import os
-import socket
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -38,7 +37,6 @@ from roboco.process.credentials import Credentials
 from roboco.process.extras import missing_packages
 from roboco.redis.client import connect_for_renewals
 from roboco.redis.dead_letters import RedisDeadLetters
-from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.leases import RedisLeaseRenewals, RedisLeases
 from roboco.redis.logs import RedisEventLogs
@@ -105,7 +103,6 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             task_store=RedisTaskStore(scripts, keys, large_steps),
             leases=RedisLeases(scripts, keys, settings.lease_seconds, large_steps),
             schedule=RedisSchedule(scripts, keys),
-            inbox=RedisInbox(scripts, keys),
             event_logs=RedisEventLogs(client, keys),
             dead_letters=RedisDeadLetters(lambda: client, keys),
             task_index=RedisTaskIndex(scripts, keys, settings.tenant),
@@ -151,14 +148,6 @@ def _build_heartbeat(settings: Settings, keys: Keys, claiming: Scripts) -> Lease
     client = connect_for_renewals(settings.redis_url, settings.lease_seconds / 6)
     renewals = RedisLeaseRenewals(Scripts(client), keys, settings.lease_seconds, claiming)
     return LeaseHeartbeat(renewals.renew, renewals.server_of, settings.lease_seconds / 3)
-
-
-def workspace_address(settings: Settings) -> str:
-    """Return where the workspace is, for people: with the S3 endpoint, or with this host's name if it is a folder."""
-    if settings.workspace.startswith("file:"):
-        return f"{strip_credentials(settings.workspace)} on {socket.gethostname()}"
-    endpoint = f" at {settings.s3_endpoint_url}" if settings.s3_endpoint_url else ""
-    return strip_credentials(f"{settings.workspace}{endpoint}")
 
 
 def shop_broker(settings: Settings) -> str:

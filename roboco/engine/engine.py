@@ -20,7 +20,6 @@ from roboco.engine.workspace_records import FrozenTeams, StoredEvents, Summaries
 from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
-from roboco.ports.inbox import Inbox
 from roboco.ports.leases import Leases
 from roboco.ports.logs import EventLogs
 from roboco.ports.model import CallModel
@@ -120,7 +119,6 @@ class TaskStores:
     task_store: TaskStore
     leases: Leases
     schedule: Schedule
-    inbox: Inbox
     event_logs: EventLogs
     dead_letters: DeadLetters
     task_index: TaskIndex

@@ -24,7 +24,8 @@ from roboco.model.errors import ServerFailure
 from roboco.model.reply_assembly import MAX_NAME_CHARS, ReplyAssembly
 from roboco.model.sse import iter_chunks
 from roboco.model.wire import Output
-from roboco.ports.model import RemoteTask, Request
+from roboco.ports.model import Request
+from roboco.ports.remote_task import RemoteTask
 
 POLL_SECONDS: Final = (0.5, 1.0, 2.0, 5.0)
 """Seconds between two requests for a task whose stream has ended, the last one for all further ones."""

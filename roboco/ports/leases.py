@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.lease_renewals import LeaseStatus, TurnLease

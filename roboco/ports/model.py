@@ -7,33 +7,7 @@ from typing import Any, Literal, Protocol
 from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.usage import ModelUsage
-
-
-class RemoteTask(Protocol):
-    """The task of a remote agent that answers a turn, as all attempts at the turn know it. Its methods block."""
-
-    @property
-    def message_id(self) -> str:
-        """The id of the turn's message, the same in every attempt, once `begin` has returned None."""
-
-    @property
-    def cancels(self) -> bool:
-        """True if the request cancels the task in place of a message. The reply is the state in which it has ended."""
-
-    def begin(self) -> str | None:
-        """Return the task that an earlier attempt has begun, or None if this one alone may send the message.
-
-        Raise ModelError if it is unknown whether an earlier attempt has sent it.
-        """
-
-    def note(self, task_id: str) -> None:
-        """Store the task that the message has begun."""
-
-    def note_refused(self) -> None:
-        """Store that the message was certainly not accepted: another attempt may send it."""
-
-    def note_end(self, state: str) -> None:
-        """Store that the task has ended, or asks, in this state."""
+from roboco.ports.remote_task import RemoteTask
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
 from roboco.domain.usage import number_or_zero
@@ -370,3 +370,27 @@ class TaskStore(Protocol):
 
         Meanwhile `load` returns None and `create` returns False. The fence is gone, so every late write is refused.
         """
+
+    def add_items(
+        self,
+        task_id: str,
+        item_ids: Sequence[str],
+        interrupt: bool = False,
+        epoch: int | None = None,
+        block_claim: bool = False,
+    ) -> None:
+        """Add the ids of items to the inbox. The items themselves are in the workspace.
+
+        With `interrupt`, also request that the workers cancel the task's pending turn or calls now. With an epoch, the
+        request is for the work of that epoch only. With `block_claim`, no worker can claim the pending turn from now
+        on. A worker that has claimed it continues.
+        """
+
+    def count_items(self, task_id: str) -> int:
+        """Return the number of items in the inbox."""
+
+    def remove_item(self, task_id: str, item_id: str) -> None:
+        """Remove the item from the inbox."""
+
+    def clear_cancellation(self, task_id: str, epoch: int) -> None:
+        """Withdraw the request to cancel the pending work of this epoch."""

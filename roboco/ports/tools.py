@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
 from roboco.domain.decision.action import Route
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, ToolOutcome
 from roboco.domain.history.state import History
 from roboco.domain.history.step import checked_changes
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing

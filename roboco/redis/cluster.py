@@ -20,12 +20,12 @@ from collections.abc import Mapping, Sequence
 from inspect import signature
 from queue import SimpleQueue
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
 from redis.cluster import ClusterNode, NodesManager, RedisCluster
-from redis.commands.core import DataAccessCommands, Script
+from redis.commands.core import DataAccessCommands
 from redis.exceptions import (
     AskError,
     ClusterDownError,
@@ -91,10 +91,6 @@ class LazyCluster:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.connect(), name)
-
-    def register_script(self, script: str) -> Script:
-        """Return a script for this client. All keys of a call must be in one slot."""
-        return Script(cast(Any, self), cast(Any, script.encode()))
 
     def known_node_name(self, key: str) -> str:
         """Return the name of the node that has the key, as far as this client knows, or "". This does not wait."""

@@ -14,7 +14,7 @@ from roboco.domain.dead_letter import DeadLetter
 from roboco.errors import UsageError
 from roboco.ports.dead_letters import DeadLetterPage
 from roboco.redis.keys import Keys
-from roboco.redis.scripts import call_script, single_script, translating_errors
+from roboco.redis.scripts import call_script, translating_errors
 
 MAX_LETTERS: Final = 1000
 """Letters that Redis keeps: a faulty producer in a loop must not fill Redis."""
@@ -87,7 +87,7 @@ class RedisDeadLetters:
     def _run(self, name: str, *arguments: str | float) -> Any:
         keys = [self._keys.dead_letters, self._keys.dead_letter_order, self._keys.dead_letter_sizes]
         with translating_errors():
-            return call_script(single_script(self._connect(), name), keys, arguments)
+            return call_script(self._connect(), name, keys, arguments)
 
 
 def _parsed(stored: str) -> DeadLetter | None:

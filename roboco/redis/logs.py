@@ -9,7 +9,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.logs import LogTrim
 from roboco.redis.keys import Keys
-from roboco.redis.scripts import call_script, single_script, translating_errors
+from roboco.redis.scripts import call_script, translating_errors
 
 PAGE_SIZE = 500
 """Entries that are read or sent at a time."""
@@ -35,7 +35,7 @@ class RedisEventLogs:
         names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.content(task_id)]
         bounds = [trim.generation, trim.first, trim.archived, trim.keep_from, trim.removed_bytes, trim.chunks_from]
         with translating_errors():
-            return bool(call_script(single_script(self._client, "trim_logs"), names, bounds))
+            return bool(call_script(self._client, "trim_logs", names, bounds))
 
     def publish_unlogged(self, task_id: str, event: AnyEvent) -> None:
         """Publish an event of a task that does not exist. The event has no number, and no log stores it."""

@@ -12,7 +12,6 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 import redis
-from redis.commands.core import Script
 from redis.exceptions import NoPermissionError, NoScriptError
 
 from roboco.errors import TransientError
@@ -52,17 +51,16 @@ class Scripts:
 
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
-        self._scripts = {name: client.register_script(text) for name, text in script_texts().items()}
 
     def hash_of(self, name: str) -> str:
         """Return the hash by which the script is called."""
-        return str(self._scripts[name].sha)
+        return _hash(script_texts()[name])
 
     def run(self, name: str, keys: list[str], *args: Any) -> Any:
         """Call the script and return its answer. Raise TransientError if Redis does not answer."""
         with translating_errors():
             try:
-                return call_script(self._scripts[name], keys, args)
+                return call_script(self.client, name, keys, args)
             except redis.ResponseError as error:
                 self._leave_server([error])
                 raise
@@ -98,7 +96,7 @@ class Scripts:
     def _load(self, names: set[str]) -> None:
         """Load the scripts where they are missing, if the Redis user may. The servers that answer have them then."""
         with suppress(TransientError):
-            load_missing(self.client, [_text(self._scripts[name]) for name in names])
+            load_missing(self.client, [script_texts()[name] for name in names])
 
     def _command(self, call: ScriptCall) -> BatchCommand:
         return BatchCommand(("EVALSHA", self.hash_of(call.name), len(call.keys), *call.keys, *call.arguments))
@@ -111,15 +109,6 @@ class Scripts:
         return answers
 
 
-def _text(script: Script) -> str:
-    return script.script.decode() if isinstance(script.script, bytes) else str(script.script)
-
-
-def single_script(client: redis.Redis, name: str) -> Script:
-    """Return one script for this client, for operations that are rare."""
-    return client.register_script(script_texts()[name])
-
-
 @cache
 def script_texts() -> dict[str, str]:
     """Return the text of each script by its name, as Redis gets it."""
@@ -130,28 +119,21 @@ def script_texts() -> dict[str, str]:
     }
 
 
-def call_script(script: Script, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+def call_script(client: Any, name: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
     """Call the script by its hash and return its answer. If Redis lacks the script, load it, if the Redis user may.
 
     Of the users in deploy/redis-users.acl only the user of the coordinators may. Raise NoScriptError for the others.
     """
-    client: Any = script.registered_client
+    text = script_texts()[name]
+    call = (_hash(text), len(keys), *keys, *arguments)
     try:
-        return client.evalsha(script.sha, len(keys), *keys, *arguments)
-    except NoScriptError:
-        if not _load(script):
-            raise
-    return client.evalsha(script.sha, len(keys), *keys, *arguments)
-
-
-def _load(script: Script) -> bool:
-    """Load the script. Return False if the Redis user may not."""
-    client: Any = script.registered_client
-    try:
-        client.script_load(script.script)
-    except NoPermissionError:
-        return False
-    return True
+        return client.evalsha(*call)
+    except NoScriptError as missing:
+        try:
+            client.script_load(text)
+        except NoPermissionError:
+            raise missing from None
+    return client.evalsha(*call)
 
 
 def load_missing(client: redis.Redis, texts: Iterable[str]) -> int:

@@ -25,9 +25,9 @@ from typing import Any, Final
 from redis.cluster import RedisCluster
 
 from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
 from roboco.domain.history.step import TaskStep, parse_step
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import MAX_LOGGED_BYTES, AnyEvent, unnumbered_json
 from roboco.errors import CorruptHistory
@@ -112,12 +112,17 @@ MAX_TAIL_STEPS = COORDINATOR_TAIL_LENGTH
 MAX_TAIL_BYTES = 64 * 1024
 """The same in bytes of their JSON. A last step with more is not kept: the workspace has it."""
 
+MAX_SENT_ITEMS = 500
+"""Items that are sent at a time."""
+UNKNOWN_TASK_TTL = 86_400
+"""Seconds after which the inbox of a task that Redis does not have expires."""
+
 _NOT_APPLIED, _APPLIED = 0, 1
 """Answers of `commit.lua` and `create.lua`. Any other answer is the new epoch of the decision that it recorded."""
 
 
 class RedisTaskStore:
-    """The state of tasks, one hash each."""
+    """The state of tasks, one hash each, and the ids of their waiting items, one set each."""
 
     def __init__(self, scripts: Scripts, keys: Keys, steps: StoredSteps) -> None:
         self._scripts = scripts
@@ -263,6 +268,39 @@ class RedisTaskStore:
     def expire(self, task_id: str, seconds: int, generation: str) -> bool:
         """Let an ended task expire after these seconds. Return False if it has not ended in this generation."""
         return bool(self._scripts.run("expire", list(self._keys.task_keys(task_id)), seconds, generation))
+
+    def add_items(
+        self,
+        task_id: str,
+        item_ids: Sequence[str],
+        interrupt: bool = False,
+        epoch: int | None = None,
+        block_claim: bool = False,
+    ) -> None:
+        """Add the items. With `interrupt` or `block_claim`, also request the end of the pending work.
+
+        With `epoch`, request the end of the work of this epoch alone.
+        """
+        names = [self._keys.state(task_id), self._keys.inbox(task_id)]
+        request = "1" if interrupt else "hold" if block_claim else "0"
+        fixed = [request, self._keys.signals, task_id, "" if epoch is None else epoch, UNKNOWN_TASK_TTL]
+        for start in range(0, len(item_ids) or interrupt or block_claim, MAX_SENT_ITEMS):
+            self._scripts.run("inbox_add", names, *fixed, *item_ids[start : start + MAX_SENT_ITEMS])
+
+    def count_items(self, task_id: str) -> int:
+        """Return the number of items in the inbox."""
+        with translating_errors():
+            waiting: Any = self._scripts.client.scard(self._keys.inbox(task_id))
+            return int(waiting)
+
+    def remove_item(self, task_id: str, item_id: str) -> None:
+        """Remove the item from the inbox."""
+        with translating_errors():
+            self._scripts.client.srem(self._keys.inbox(task_id), item_id)
+
+    def clear_cancellation(self, task_id: str, epoch: int) -> None:
+        """Withdraw the request to end the pending work of this epoch."""
+        self._scripts.run("clear_cancellation", [self._keys.state(task_id)], epoch)
 
     def fault(self, task_id: str) -> str:
         """Return why Redis takes no writes of the task now, with the remedy, or ""."""

@@ -13,8 +13,10 @@ from roboco.domain.builtin_tools import BUILTIN_TOOLS
 from roboco.domain.decision.router import Router
 from roboco.domain.decision.tool_answers import ended_outcome
 from roboco.domain.history.call_failure import CallFailure
-from roboco.domain.history.part import Artifact, Media, ToolCall
-from roboco.domain.history.tool_outcome import (
+from roboco.domain.history.part import (
+    Artifact,
+    Media,
+    ToolCall,
     ToolOutcome,
     failed_outcome,
     not_executed_outcome,

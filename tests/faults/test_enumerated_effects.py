@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.decision.tool_answers import needs_resolution
-from roboco.domain.history.part import ToolCall, ToolResult
-from roboco.domain.history.tool_outcome import ToolOutcome, not_executed_outcome, successful_outcome
+from roboco.domain.history.part import ToolCall, ToolOutcome, ToolResult, not_executed_outcome, successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.answer import CallResolution, resolve_unknown
 from roboco.errors import TransientError

@@ -140,7 +140,7 @@ ARROWS = (
     ("histories.append", 1, "dies-after", ""),
     ("task_store.commit", 1, "dies", ""),
 )
-"""The arrows of `remote_turn.py`: the call of the worker at which it dies, and the code of the step that follows."""
+"""The arrows of `remote_task.py`: the call of the worker at which it dies, and the code of the step that follows."""
 
 
 @pytest.mark.parametrize(("call", "nth", "kind", "code"), ARROWS)
@@ -222,7 +222,7 @@ def test_an_interruption_that_is_late_lets_the_next_remote_turn_answer() -> None
     ran.world.settle()
     ran.world.interrupt("again", "i1")
     order = ran.until_turn()
-    ran.world.engine.tasks.inbox.add(TASK, ["i1"], True, None)
+    ran.world.engine.tasks.task_store.add_items(TASK, ["i1"], True, None)
     ran.world.deliver(order)
     ran.world.settle()
     assert list(ran.agent.states.values()) == ["COMPLETED"] * 2

@@ -16,7 +16,6 @@ from roboco.engine.workspace_records import FrozenTeams
 from roboco.ports.clock import Clock
 from roboco.ports.task_store import Phase
 from roboco.redis.dead_letters import RedisDeadLetters
-from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.leases import RedisLeases
 from roboco.redis.logs import RedisEventLogs
@@ -65,7 +64,6 @@ class Deployment(World):
             leases=RedisLeases(scripts, keys, lease, large_steps),
             schedule=RedisSchedule(scripts, keys),
             dead_letters=RedisDeadLetters(lambda: self.client, keys),
-            inbox=RedisInbox(scripts, keys),
             event_logs=RedisEventLogs(self.client, keys),
             task_index=RedisTaskIndex(scripts, keys),
             histories=self.workspace.histories,

@@ -19,7 +19,7 @@ from roboco.broker.queue_stats import redis_lists
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.client.operator.operations import QueueReport
 from roboco.client.orchestrator import Orchestrator
-from roboco.client.wiring import producer_app, workspace_address
+from roboco.client.wiring import producer_app
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError, TransientError
 from roboco.redis.server_error import BROKER_URL_SETTING, explain
@@ -115,7 +115,7 @@ def _check_owner(app: Celery, settings: Settings) -> CheckResult:
     def own() -> Deployment:
         wait = min(_STORE_TIMEOUT, settings.s3_timeout)
         files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
-        return Deployment(settings.prefix, workspace_name(files, workspace_address(settings)).id)
+        return Deployment(settings.prefix, workspace_name(files, settings.workspace_address).id)
 
     try:
         owner = read_owner(app, own)

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from roboco.domain.history.part import ErrorPart, Part, ToolCall
+from roboco.domain.history.part import ErrorPart, Part, ToolCall, ToolOutcome
 from roboco.domain.history.step import ORCHESTRATOR
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import ApprovalDecision, Interrupt, Item, LimitChange, Stop, UserMessage
 from roboco.domain.status import TaskStatus
 

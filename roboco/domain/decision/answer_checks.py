@@ -25,7 +25,7 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, End, Route, Situation, error_step
 from roboco.domain.decision.router import Router
-from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
+from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart, ToolOutcome
 from roboco.domain.history.state import AFTER_INVALID_OUTPUT, History, TaskState
 from roboco.domain.history.step import (
     ANSWER_FORM,
@@ -42,7 +42,6 @@ from roboco.domain.history.step import (
     USER,
     TaskStep,
 )
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import call_id_at
 from roboco.domain.inbox.item import blocking_pause
 from roboco.domain.status import TaskStatus

@@ -6,16 +6,16 @@ from typing import Any
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS, CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF
 from roboco.domain.decision.budget import refused_calls
-from roboco.domain.history.part import ToolCall
-from roboco.domain.history.state import TaskState
-from roboco.domain.history.step import GUARDS, TaskStep
-from roboco.domain.history.tool_outcome import (
+from roboco.domain.history.part import (
+    ToolCall,
     ToolOutcome,
     failed_outcome,
     not_executed_outcome,
     successful_outcome,
     unknown_outcome,
 )
+from roboco.domain.history.state import TaskState
+from roboco.domain.history.step import GUARDS, TaskStep
 from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, Item, UnknownResolution
 from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_spec import ToolDeclaration

@@ -25,7 +25,15 @@ from roboco.domain.decision.tool_answers import (
     waits_for_client,
 )
 from roboco.domain.decision.turn_without_model import recorded_answer
-from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
+from roboco.domain.history.part import (
+    ArtifactPart,
+    Part,
+    ToolCall,
+    ToolOutcome,
+    ToolResultPart,
+    failed_outcome,
+    unknown_outcome,
+)
 from roboco.domain.history.state import ACHIEVED_GOALS, History, TaskState
 from roboco.domain.history.step import (
     ANSWER,
@@ -39,7 +47,6 @@ from roboco.domain.history.step import (
     TOOL_EXECUTOR,
     TaskStep,
 )
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.inbox.item import Item, Pause, blocking_pause
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.approval import OnExpiry

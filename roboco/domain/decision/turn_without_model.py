@@ -24,7 +24,7 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import canonical_json, json_bytes
 from roboco.domain.decision.action import AppendStep, Route, error_step
 from roboco.domain.decision.budget import refused_calls
-from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart, ToolResult
+from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart, ToolOutcome, ToolResult
 from roboco.domain.history.state import AFTER_RESULTS, History
 from roboco.domain.history.step import (
     ANSWER,
@@ -38,7 +38,6 @@ from roboco.domain.history.step import (
     USER,
     TaskStep,
 )
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import call_id_at
 from roboco.domain.limits import Limits
 from roboco.domain.team.team import MAX_SUB_TASKS, Agent, Map, Team

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, ToolOutcome
 from roboco.domain.history.step import STATE, TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.schema import RecordModel
 
 MAX_RECORD_BYTES = 16 * 1024 * 1024

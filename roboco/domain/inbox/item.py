@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from roboco.domain.history.part import Artifact
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import Artifact, ToolOutcome
 from roboco.domain.schema import RecordedCaller, RecordModel
 from roboco.domain.team.approval import OnExpiry
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.interruption import step_or_interruption_after
-from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
+from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolOutcome, ToolResultPart
 from roboco.domain.history.recorded_calls import RecordedCalls, places_of_calls
 from roboco.domain.history.step import ANSWER, NOT_RUN, ORCHESTRATOR, RESOLVED_BY, STATE, TOOL_EXECUTOR, TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.schema import RecordModel
 
 

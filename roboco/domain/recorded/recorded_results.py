@@ -11,10 +11,9 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import Action, CallTools, Route, Situation, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, ToolOutcome, unknown_outcome
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
 from roboco.domain.ids import answer_id
 from roboco.domain.inbox.item import (
     ApprovalDecision,

@@ -143,7 +143,7 @@ def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_
     epoch = before.position.epoch if before is not None and repeated and not pauses else None
     in_step = repeated and before is not None and item.item_id in before.state.recent_item_ids
     ends_work = interrupts_work(item) and not in_step
-    engine.tasks.inbox.add(task_id, [item.item_id], ends_work, epoch, block_claim=pauses)
+    engine.tasks.task_store.add_items(task_id, [item.item_id], ends_work, epoch, block_claim=pauses)
     task = engine.tasks.task_store.load(task_id, 1)
     ended = task is not None and task.position.phase is Phase.END
     if ended or not _is_open(engine, task_id):
@@ -225,7 +225,7 @@ def _check_inbox_capacity(tasks: TaskStores, task_id: str, item: Item) -> None:
         max_items += MAX_CONTROLS
     if isinstance(item, Stop | Resume):
         max_items += MAX_CONTROLS
-    if (waiting := tasks.inbox.count(task_id)) >= max_items:
+    if (waiting := tasks.task_store.count_items(task_id)) >= max_items:
         raise StateConflict(
             f"task {task_id!r} has {waiting} items in its inbox, at most {max_items} may wait; "
             "send this again when the task has applied some of them"
@@ -271,7 +271,7 @@ def _reject(engine: Engine, task_id: str, item: Item, repeated: bool, ended: boo
     completed = _status_of(engine, task_id) in (None, TaskStatus.COMPLETED)
     if repeated and not completed and not isinstance(item, Stop):
         return _require_applied(engine, task_id, item)
-    engine.tasks.inbox.remove(task_id, item.item_id)
+    engine.tasks.task_store.remove_item(task_id, item.item_id)
     if not isinstance(item, Stop):
         engine.workspace.files.delete(item_path(task_id, item.item_id))
         return _require_applied(engine, task_id, item)

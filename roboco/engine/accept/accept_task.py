@@ -16,6 +16,7 @@ sweeper finds the task after one redelivery delay, and not only when it fills th
 This module accepts the task. `coordinate/submit.py` also starts the first turn.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -36,7 +37,7 @@ from roboco.domain.team.tool_spec import TaskTool
 from roboco.engine import notifications as notify
 from roboco.engine.accept import early_files
 from roboco.engine.accept.checks import check_attachments, check_capacity, falling_back_to_sweeper
-from roboco.engine.engine import Engine, Services, TaskStores, WorkspaceRecords
+from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.engine.prompt import render_prompt
 from roboco.engine.record.recover import erase_again, restore_inbox
 from roboco.engine.task_entries import put_entry
@@ -58,30 +59,36 @@ class AcceptedTask:
     """True if an earlier submission has stored them."""
 
 
-def accept_and_wake(engine: Engine, submission: Submission, team: Team, parent: Parent | None = None) -> None:
-    """Accept the task, load it into Redis and wake a coordinator, which starts it.
+def accept_and_wake(
+    engine: Engine,
+    submission: Submission,
+    team: Team,
+    parent: Parent | None = None,
+    start: Callable[[Engine, AcceptedTask], bool] | None = None,
+) -> bool:
+    """Accept the task, load it into Redis and wake a coordinator, which starts it, unless `start` has done that.
 
-    When this returns, the task will end or wait, whatever fails. A repetition of the submission changes nothing. Raise
-    UsageError if the task id has other content already.
+    When this returns, the task will end or wait, whatever fails. A repetition of the submission changes nothing.
+    Return True if this call has stored the first step: of several at the same time, one has.
+    Raise UsageError if the submission is wrong, or if the task id has other content already. Raise Overloaded if too
+    many turns are queued, and TransientError if a server fails before the acceptance: the client sends the submission
+    again.
     """
     with engine.services.telemetry.operation(Operation("submit", check_task_id(submission.task_id))):
-        accepted = accept_task(engine, submission, team, parent)
+        accepted = _accept_task(engine, submission, team, parent)
         if accepted is None:
-            return
+            return False
         with falling_back_to_sweeper(accepted.task_id):
-            load_into_redis(engine, accepted)
+            if start is not None and start(engine, accepted):
+                return not accepted.is_known
+            _load_into_redis(engine, accepted)
             engine.services.dispatcher.advance(accepted.task_id)
-        index_accepted(engine.tasks, accepted)
+        put_entry(engine.tasks, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.steps)))
+        return not accepted.is_known
 
 
-def accept_task(
-    engine: Engine, submission: Submission, team: Team, parent: Parent | None = None
-) -> AcceptedTask | None:
-    """Store the task up to its open marker. Return it, or None if it was accepted earlier and has ended.
-
-    Raise UsageError if the submission is wrong, or if the task id has other content already. Raise Overloaded if too
-    many turns are queued, and TransientError if a server does not answer: the client sends the submission again.
-    """
+def _accept_task(engine: Engine, submission: Submission, team: Team, parent: Parent | None) -> AcceptedTask | None:
+    """Store the task up to its open marker. Return it, or None if it was accepted earlier and has ended."""
     task_id = check_task_id(submission.task_id)
     if parent is None:
         check_no_run_id(task_id)
@@ -112,16 +119,16 @@ def accept_task(
     return AcceptedTask(task_id, team, stored, is_known=stored[0].digest != steps[0].digest)
 
 
-def load_into_redis(engine: Engine, accepted: AcceptedTask) -> None:
+def _load_into_redis(engine: Engine, accepted: AcceptedTask) -> None:
     """Load the task with its first steps, unless Redis has it already, or it has further steps.
 
     Raise Erased if it was erased meanwhile.
     """
-    events = prepare_load(engine, accepted)
-    if events is None:
+    events, task_id = prepare_load(engine, accepted), accepted.task_id
+    if events is None or engine.tasks.task_store.create(task_id, accepted.steps, fold(accepted.steps), events):
         return
-    if not engine.tasks.task_store.create(accepted.task_id, accepted.steps, fold(accepted.steps), events):
-        check_not_erased_again(engine, accepted.task_id)
+    if engine.tasks.task_store.load(task_id, 1) is None and erase_again(engine, task_id):
+        raise engine.workspace.summaries.missing(task_id)
 
 
 def prepare_load(engine: Engine, accepted: AcceptedTask) -> list[AnyEvent] | None:
@@ -139,17 +146,6 @@ def prepare_load(engine: Engine, accepted: AcceptedTask) -> list[AnyEvent] | Non
     if accepted.is_known or len(steps) > 1:  # followers may hold text that Redis has lost
         events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps) - 1))
     return events
-
-
-def check_not_erased_again(engine: Engine, task_id: str) -> None:
-    """Raise Erased if Redis did not create the task because it was erased while this client submitted it again."""
-    if engine.tasks.task_store.load(task_id, 1) is None and erase_again(engine, task_id):
-        raise engine.workspace.summaries.missing(task_id)
-
-
-def index_accepted(tasks: TaskStores, accepted: AcceptedTask) -> None:
-    """Enter the task in the task index as queued, unless it has a newer entry."""
-    put_entry(tasks, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.steps)))
 
 
 def check_prompts(team: Team, task_id: str, first: TaskStep) -> None:

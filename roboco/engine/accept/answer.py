@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco.domain.decision.tool_answers import is_client_call, needs_approval, needs_change_approval, needs_resolution
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, ToolOutcome
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import answer_id, approval_id, change_id, check_task_id
 from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, UnknownResolution
 from roboco.domain.paths import item_path

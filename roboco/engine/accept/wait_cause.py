@@ -14,11 +14,9 @@ from typing import Final, Literal, NamedTuple
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.day_budget import BUDGET_WAIT
-from roboco.domain.decision.tool_answers import needs_resolution
-from roboco.domain.inbox.item import Pause
 from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.switch import SWITCHED_OFF, check_target
-from roboco.engine.accept.accept_item import CALL_ITEMS, stored_item
+from roboco.engine.accept.at_rest import continues
 from roboco.engine.accept.sub_tasks import SUB_TASK, awaited_decision
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.registration import check_workspace, is_silent
@@ -28,8 +26,6 @@ from roboco.ports.task_store import CallState, Phase, Snapshot
 
 MIN_SILENCE = 15.0
 """Seconds of silence of a model after which views name it. Workers record it with each renewal of a lease."""
-MAX_ITEMS_READ = 100
-"""The most items of a waiting task's inbox that are read."""
 
 
 Kind = Literal[
@@ -225,29 +221,7 @@ def awaited_pool(workspace: WorkspaceRecords, task_id: str, task: Snapshot | Non
         case Phase.TOOLS:
             return _pool_awaited_by_calls(task)
         case _:
-            return COORDINATOR if _has_items_to_apply(workspace, task_id, task) else ""
-
-
-def _has_items_to_apply(workspace: WorkspaceRecords, task_id: str, task: Snapshot) -> bool:
-    """Return True if a coordinator has to apply an item of the inbox of a task that waits.
-
-    A pause stays in the inbox while it counts. Answers and approvals stay until each open call of the step has one.
-    """
-    items = [
-        item
-        for item_id in task.item_ids[:MAX_ITEMS_READ]
-        if (item := stored_item(workspace, task_id, item_id)) is not None
-    ]
-    judged = {item.call_id for item in items if isinstance(item, CALL_ITEMS)}
-    open_calls = {call.id for call in task.steps.tail[-1].calls if _is_call_open(task.calls.get(call.id))}
-    if open_calls and open_calls <= judged:
-        return True
-    return any(not isinstance(item, (Pause, *CALL_ITEMS)) for item in items)
-
-
-def _is_call_open(state: CallState | None) -> bool:
-    """Return True if the call has no outcome yet, or one of which a person must judge."""
-    return state is None or state.outcome is None or needs_resolution(state.outcome)
+            return COORDINATOR if continues(workspace, task_id, task) else ""
 
 
 def _pool_awaited_by_calls(task: Snapshot) -> str:

@@ -1,8 +1,7 @@
 """close_call: record the outcome of a call in place of its worker, and build the event of an outcome."""
 
 from roboco.domain.decision.tool_answers import needs_resolution
-from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import ToolCall, ToolOutcome
 from roboco.domain.stream.event import AnyEvent, ToolReturned, ToolUnknown
 from roboco.engine.engine import Engine
 from roboco.ports.assignment import ToolAssignment

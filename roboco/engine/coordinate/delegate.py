@@ -18,9 +18,8 @@ from roboco.domain.decision.budget import sub_task_limits
 from roboco.domain.decision.tool_answers import cost_of_calls
 from roboco.domain.decision.turn_without_model import item_of
 from roboco.domain.history.lineage import Parent
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, failed_outcome
 from roboco.domain.history.step import GUARDS, last_answer
-from roboco.domain.history.tool_outcome import failed_outcome
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.item import Stop
 from roboco.domain.inbox.submission import parse_submission

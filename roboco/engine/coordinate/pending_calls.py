@@ -18,9 +18,8 @@ from roboco.domain.decision.tool_answers import (
     needs_approval,
     waits_for_client,
 )
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, ToolOutcome
 from roboco.domain.history.step import priority_of
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import Item
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.close_call import close_call

@@ -79,7 +79,7 @@ def clear_stale_cancellation(tasks: TaskStores, task_id: str, task: Snapshot) ->
     """
     if task.attempt.cancel_requested_for is None:
         return False
-    tasks.inbox.clear_cancellation(task_id, task.position.epoch)
+    tasks.task_store.clear_cancellation(task_id, task.position.epoch)
     return True
 
 
@@ -202,7 +202,7 @@ def cancel_turn(engine: Engine, task_id: str, task: Snapshot) -> Repeat | Rest |
     early if its lease expires.
     """
     if task.attempt.cancel_requested_for is None:  # the sender of the item died before it requested the cancellation
-        engine.tasks.inbox.add(task_id, (), interrupt=True, epoch=task.position.epoch)
+        engine.tasks.task_store.add_items(task_id, (), interrupt=True, epoch=task.position.epoch)
         return Repeat()
     if not task.attempt.claimed:
         return Decide()

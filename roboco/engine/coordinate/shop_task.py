@@ -25,8 +25,7 @@ from pydantic_core import to_jsonable_python
 
 from roboco.domain.canonical_json import canonical_json, json_bytes, validated_json
 from roboco.domain.decision.tool_answers import ended_outcome, needs_resolution
-from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
+from roboco.domain.history.part import ToolCall, ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.ids import answer_id, check_task_id, shop_task_id
 from roboco.domain.notification import has_type_mark
 from roboco.domain.paths import intent_path

@@ -3,9 +3,8 @@
 import logging
 
 from roboco.domain.history.lineage import Parent, parent_of
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.history.step import OUTPUT, TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.ids import answer_id, sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary

@@ -5,8 +5,7 @@ For a call that a shop's Celery task answers, a coordinator stores an intent as 
 
 import json
 
-from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import ToolCall, ToolOutcome
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.schema import RecordModel
 from roboco.engine.engine import WorkspaceRecords

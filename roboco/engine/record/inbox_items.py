@@ -79,12 +79,12 @@ def pending_items(engine: Engine, task_id: str, task: Snapshot, applied: Collect
     items = _read_items(engine.workspace, task_id, waiting)
     if items is None:
         for item_id in waiting:
-            engine.tasks.inbox.remove(task_id, item_id)
+            engine.tasks.task_store.remove_item(task_id, item_id)
         return ()
     for item_id in waiting:
         item = items.get(item_id)
         if item is None:
-            engine.tasks.inbox.remove(task_id, item_id)
+            engine.tasks.task_store.remove_item(task_id, item_id)
         elif _is_applied(engine.workspace, task_id, item_id, task) or _arrived_late(item, task):
             mark_applied(engine, task_id, item_id, task.position.seq - 1)
         else:
@@ -152,7 +152,7 @@ def _mark_pause_applied(engine: Engine, task_id: str, item_id: str, seq: int) ->
         if engine.workspace.files.get(applied_path(task_id, item_id)) is None:
             taken = Pause(item_id=item_id, created_at=engine.now(), applied_at_seq=seq)
             engine.workspace.files.put(applied_path(task_id, item_id), taken.model_dump_json().encode())
-        engine.tasks.inbox.remove(task_id, item_id)
+        engine.tasks.task_store.remove_item(task_id, item_id)
     else:
         mark_applied(engine, task_id, item_id, seq)
 
@@ -161,7 +161,7 @@ def mark_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
     """Mark the item as applied, or as superseded, at the position `seq` or before. Remove it from the inbox."""
     data = engine.workspace.files.get(item_path(task_id, item_id))
     if data is None:
-        engine.tasks.inbox.remove(task_id, item_id)
+        engine.tasks.task_store.remove_item(task_id, item_id)
     else:
         _mark(engine, task_id, parse_item(data), seq)
 
@@ -171,4 +171,4 @@ def _mark(engine: Engine, task_id: str, item: Item, seq: int) -> None:
     taken = item.model_copy(update={"applied_at_seq": seq})
     engine.workspace.files.put(applied_path(task_id, item.item_id), taken.model_dump_json().encode())
     engine.workspace.files.delete(item_path(task_id, item.item_id))
-    engine.tasks.inbox.remove(task_id, item.item_id)
+    engine.tasks.task_store.remove_item(task_id, item.item_id)

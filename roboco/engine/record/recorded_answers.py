@@ -10,9 +10,8 @@ on every worker answers the same, also after a crash, a repeated message or a lo
 """
 
 from roboco.domain.decision.what_if import REFUSED, refusal_reason, takes_recorded_result
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, ToolOutcome, failed_outcome
 from roboco.domain.history.recorded_calls import RecordedCalls, places_of_calls
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.team.team import Team
 from roboco.engine.engine import WorkspaceRecords
 from roboco.errors import CorruptHistory

@@ -17,9 +17,9 @@ from typing import Any
 
 from roboco.domain.decision.action import ATTEMPTS
 from roboco.domain.decision.tool_answers import needs_resolution
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
 from roboco.domain.history.step import HANDED_OFF_BY, ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import (
     CLOSED,
@@ -197,7 +197,7 @@ def restore_inbox(engine: Engine, task_id: str, known_ids: Collection[str] = ())
     for item_id in (item_id for item_id, data in zip(item_ids, applied, strict=True) if data is not None):
         engine.workspace.files.delete(item_path(task_id, item_id))
     waiting = [item_id for item_id, data in zip(item_ids, applied, strict=True) if data is None]
-    engine.tasks.inbox.add(task_id, waiting)
+    engine.tasks.task_store.add_items(task_id, waiting)
     return bool(waiting)
 
 

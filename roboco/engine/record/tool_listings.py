@@ -17,9 +17,8 @@ offered. A server that lacks a tool which the team names ends the task: only ano
 
 from collections.abc import Iterable
 
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, ToolOutcome, changed_tool_outcome, failed_outcome
 from roboco.domain.history.step import priority_of
-from roboco.domain.history.tool_outcome import ToolOutcome, changed_tool_outcome, failed_outcome
 from roboco.domain.ids import tenant_of
 from roboco.domain.paths import (
     approved_tools_path,

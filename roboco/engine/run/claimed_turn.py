@@ -17,10 +17,10 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.retry import retry
-from roboco.engine.run.remote_turn import RemoteTurn
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import ModelStream
 from roboco.ports.rate_limits import Ticket
+from roboco.ports.remote_task import RemoteTask
 from roboco.ports.task_store import TurnProgress
 from roboco.ports.telemetry import INTERRUPT_LATENCY_SECONDS, OperationSpan
 
@@ -145,7 +145,7 @@ class ClaimedTurn:
     """The time of the claim, in Unix seconds."""
     progress: ProgressNote = field(default_factory=ProgressNote)
     """The progress of the turn's model call, for the heartbeat."""
-    messages: list[RemoteTurn] = field(default_factory=list)
+    messages: list[RemoteTask] = field(default_factory=list)
     """The messages to remote agents of this attempt. A message that is in no record yet is known here."""
 
     @property

@@ -28,9 +28,8 @@ from typing import TypeVar
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.tool_answers import by_coordinator, local_answers, needs_approval, spec_of, waits_for_client
-from roboco.domain.history.part import ToolCall
+from roboco.domain.history.part import ToolCall, ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.memory import memory_path
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.prompt.chat import ChatMessage

@@ -50,7 +50,7 @@ from roboco.engine.run.deferral import (
     hand_over_turn,
     try_later,
 )
-from roboco.engine.run.remote_turn import RemoteTurn, cancel_turn, settle
+from roboco.engine.run.remote_turn import cancel_turn, settle
 from roboco.engine.run.reply import (
     StepContent,
     content_of_failure,
@@ -77,6 +77,7 @@ from roboco.errors import Conflict, CorruptHistory, Erased, ModelError, NotRunna
 from roboco.ports.assignment import CANCELS, TurnAssignment
 from roboco.ports.model import ModelStream, Reply
 from roboco.ports.rate_limits import Admitted, Queued
+from roboco.ports.remote_task import RemoteTask
 from roboco.ports.task_store import Commit, TokenUsage
 from roboco.ports.telemetry import Operation, OperationSpan
 from roboco.ports.tools import Listings, MissingListing
@@ -298,7 +299,8 @@ def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice)
     if choice.fallback:  # it answers in place of a remote agent, perhaps
         settle(engine, turn.team, task_id, claim.snapshot.position, closes=False)
     if profile.provider == REMOTE_AGENT:
-        remote = RemoteTurn(engine.workspace.files, task_id, claim.snapshot.position, str(profile.base_url))
+        order = claim.assignment
+        remote = RemoteTask(engine.workspace.files, task_id, order.seq, order.epoch, str(profile.base_url))
         turn.messages.append(remote)
         request = replace(request, remote=remote)
     spent = TokenUsage(prepared.memory.tokens + choice.spent.tokens_in, choice.spent.tokens_out)

@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.history.part import Artifact, Media
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import Artifact, Media, ToolOutcome
 from roboco.ports.workspace import Files
 from roboco.workspace.artifacts.mime import HEAD_BYTES, mime_of
 from roboco.workspace.artifacts.store import NewArtifact, write_artifact

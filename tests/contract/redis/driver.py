@@ -12,8 +12,8 @@ from typing import Any
 from unittest.mock import ANY
 
 from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import fold
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.leases import TurnClaim
@@ -228,21 +228,21 @@ class Driver:
         pending = self._call_attempts.get(call_id, 1)
         return ToolAssignment(TASK, self._seq - 1, self._epoch - back, call_id, pending + attempt)
 
-    # Inbox, EventLogs
+    # The inbox, EventLogs
 
     def add_items(self, item_ids: Sequence[str], ends: str, back: int | None) -> object:
         """Add items that end "nothing", "all" pending work, or a turn that is "unclaimed"."""
         epoch = None if back is None else self._epoch - back
-        self.task.inbox.add(TASK, item_ids, ends == "all", epoch, block_claim=ends == "unclaimed")
-        return self.task.inbox.count(TASK)
+        self.task.store.add_items(TASK, item_ids, ends == "all", epoch, block_claim=ends == "unclaimed")
+        return self.task.store.count_items(TASK)
 
     def clear_cancellation(self, back: int) -> None:
         """Withdraw the request to cancel the pending work."""
-        self.task.inbox.clear_cancellation(TASK, self._epoch - back)
+        self.task.store.clear_cancellation(TASK, self._epoch - back)
 
     def remove_item(self, item_id: str) -> None:
         """Remove an item."""
-        self.task.inbox.remove(TASK, item_id)
+        self.task.store.remove_item(TASK, item_id)
 
     def read_logs(self, after: int) -> object:
         """Return the messages of both logs after a number."""

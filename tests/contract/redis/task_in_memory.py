@@ -12,7 +12,6 @@ from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.schedule import (
     MemoryDeadLetters,
-    MemoryInbox,
     MemoryLogs,
     MemorySchedule,
 )
@@ -32,7 +31,6 @@ class TaskInMemory(TaskUnderTest):
         self.short_lease = MemoryLeases(server, clock, SHORT_LEASE)
         self.renewals = MemoryLeaseRenewals(server, clock, LONG_LEASE)
         self.schedule = MemorySchedule(server, clock)
-        self.inbox = MemoryInbox(server, clock)
         self.logs = MemoryLogs(server)
         self.dead_letters = MemoryDeadLetters(server)
         self.rates: MemoryRates = MemoryRates(server, clock, LONG_LEASE, OPERATOR_LIMITS)

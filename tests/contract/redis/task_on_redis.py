@@ -9,7 +9,6 @@ import redis
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import Ticket
 from roboco.redis.dead_letters import RedisDeadLetters
-from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.leases import RedisLeaseRenewals, RedisLeases
 from roboco.redis.logs import RedisEventLogs
@@ -44,7 +43,6 @@ class TaskOnRedis(TaskUnderTest):
         self.short_lease = RedisLeases(scripts, keys, SHORT_LEASE, large_steps)
         self.renewals = RedisLeaseRenewals(scripts, keys, LONG_LEASE)
         self.schedule: RedisSchedule = RedisSchedule(scripts, keys)
-        self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisEventLogs = RedisEventLogs(client, keys)
         self.dead_letters = RedisDeadLetters(lambda: client, keys)
         self.rates = RedisRateLimiter(scripts, keys, OPERATOR_LIMITS, LONG_LEASE, slot=RATE_SLOT)

@@ -12,7 +12,6 @@ from roboco.domain.stream.event import AnyEvent
 from roboco.domain.team.model_profile import ModelLimits, ModelProfile
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.dead_letters import DeadLetters
-from roboco.ports.inbox import Inbox
 from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from roboco.ports.leases import Leases, TurnClaim
 from roboco.ports.logs import EventLogs
@@ -54,7 +53,6 @@ class TaskUnderTest(ABC):
     short_lease: Leases
     renewals: RedisLeaseRenewals | MemoryLeaseRenewals
     schedule: Schedule
-    inbox: Inbox
     logs: EventLogs
     dead_letters: DeadLetters
     rates: RateLimiter

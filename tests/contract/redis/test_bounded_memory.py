@@ -31,7 +31,6 @@ def world_on_redis(task: TaskOnRedis) -> World:
         world.engine,
         task_store=task.store,
         leases=task.leases,
-        inbox=task.inbox,
         event_logs=task.logs,
         schedule=task.schedule,
     )

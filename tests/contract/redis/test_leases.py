@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from roboco.domain.history.part import ToolResult
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import ToolOutcome, ToolResult
 from roboco.ports.task_store import Phase
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis

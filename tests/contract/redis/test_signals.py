@@ -36,8 +36,8 @@ def test_a_listener_receives_the_signal_of_its_epoch(redis_task: TaskOnRedis, si
         signals.listen("another", epoch, others.set),
     ):
         wait_for_subscription(redis_task)
-        redis_task.inbox.add(TASK, ["message"])
-        redis_task.inbox.add(TASK, ["stop"], interrupt=True)
+        redis_task.store.add_items(TASK, ["message"])
+        redis_task.store.add_items(TASK, ["stop"], interrupt=True)
         assert received.wait(60)
     assert not others.is_set()
 
@@ -57,5 +57,5 @@ def test_a_lost_connection_is_reopened(redis_task: TaskOnRedis, signals: RedisSi
             "the connection is reopened",
         )
         wait_for_subscription(redis_task)
-        redis_task.inbox.add(TASK, ["stop"], interrupt=True)
+        redis_task.store.add_items(TASK, ["stop"], interrupt=True)
         assert received.wait(60)

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.part import ToolResult
+from roboco.domain.history.part import ToolOutcome, ToolResult
 from roboco.domain.history.state import fold
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StepEnded, UserMessageAdded
 from roboco.domain.stream.event_file import with_step
@@ -89,7 +88,7 @@ def use_every_key(task: TaskOnRedis) -> None:
     task.leases.restart_turn(TASK, task.snapshot.position.epoch, status_event("c"))
     task.record_decision(Phase.TURN)
     task.claim()
-    task.inbox.add(TASK, ["one"])
+    task.store.add_items(TASK, ["one"])
 
 
 def test_all_keys_of_a_task_are_in_one_slot(redis_task: TaskOnRedis) -> None:
@@ -112,7 +111,7 @@ def test_all_keys_of_an_expired_task_have_a_time_to_live(redis_task: TaskOnRedis
 def test_an_erased_task_is_gone_and_is_not_created_again(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
     epoch = task.snapshot.position.epoch
-    task.inbox.add(TASK, ["item1"])
+    task.store.add_items(TASK, ["item1"])
     task.store.erase(TASK, 100)
     task.store.erase(TASK, 100)
     steps = make_chain(3)
@@ -139,12 +138,12 @@ def test_an_inbox_without_an_open_task_expires(redis_task: TaskOnRedis, ended: b
     if ended:
         redis_task.create()
         redis_task.record_decision(Phase.END)
-    redis_task.inbox.add(TASK, ["late"])
+    redis_task.store.add_items(TASK, ["late"])
     key = redis_task.keys.inbox(TASK)
     assert redis_task.client.ttl(key) > 0
     redis_task.client.delete(redis_task.keys.state(TASK))
     redis_task.create()
     assert redis_task.client.ttl(key) == -1
     redis_task.client.expire(key, 100)
-    redis_task.inbox.add(TASK, ["more"])
+    redis_task.store.add_items(TASK, ["more"])
     assert redis_task.client.ttl(key) == -1

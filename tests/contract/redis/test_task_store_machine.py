@@ -12,8 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from roboco.domain.history.part import ToolResult
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
+from roboco.domain.history.part import ToolOutcome, ToolResult, failed_outcome
 from roboco.domain.status import TaskStatus
 from roboco.local.valkey import ValkeyServer
 from roboco.ports.task_store import Decision, Phase, TokenUsage
@@ -251,7 +250,7 @@ class TaskStoreMachine(RuleBasedStateMachine):
             lambda driver: driver.restart_call(at, call_id, lost),
         )
 
-    # Inbox, EventLogs
+    # The inbox, EventLogs
 
     @rule(items=st.lists(ITEMS, max_size=2), ends=ENDS, back=st.one_of(st.none(), BACK))
     def add_items(self, items: list[str], ends: str, back: int | None) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from roboco.domain.history.part import failed_outcome
 from roboco.domain.history.state import fold
-from roboco.domain.history.tool_outcome import failed_outcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
@@ -47,8 +47,8 @@ def uses_of(task: TaskOnRedis) -> list[Callable[[], object]]:
         lambda: leases.record_outcome(CALL, "me", failed_outcome("tc_1", "late"), status_event("a")),
         lambda: leases.restart_call(CALL),
         lambda: leases.end_wait(CALL, ""),
-        lambda: task.inbox.add(TASK, ["a"]),
-        lambda: task.inbox.remove(TASK, "a"),
+        lambda: task.store.add_items(TASK, ["a"]),
+        lambda: task.store.remove_item(TASK, "a"),
         lambda: list(task.logs.events(TASK, 0)),
         lambda: task.logs.publish_unlogged(TASK, status_event("a")),
         lambda: schedule.set("a"),

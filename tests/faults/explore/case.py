@@ -74,8 +74,9 @@ THEMES = (
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
 WRITES = (
     *(f"task_store.{method}" for method in ("create", "record_decision", "commit", "reset_logs", "expire")),
+    *(f"task_store.{method}" for method in ("add_items", "remove_item", "clear_cancellation")),
     *(f"files.{method}" for method in ("put", "create", "delete", "copy")),
-    *("histories.append", "histories.create", "inbox.", "dispatcher."),
+    *("histories.append", "histories.create", "dispatcher."),
     *(
         f"leases.{work}"
         for work in (

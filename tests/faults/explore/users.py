@@ -11,8 +11,7 @@ from roboco.client.operator.bulk_control import ControlName
 from roboco.client.options import BulkOptions
 from roboco.domain.decision.tool_answers import is_client_call, needs_approval
 from roboco.domain.history.lineage import Retry
-from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import successful_outcome
+from roboco.domain.history.part import ToolCall, successful_outcome
 from roboco.domain.ids import answer_id, approval_id
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.inbox.submission import Submission

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from roboco.domain.history.part import successful_outcome
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.submission import ImportedMessage
 from roboco.domain.status import TaskStatus

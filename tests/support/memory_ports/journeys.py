@@ -8,9 +8,9 @@ from typing import Any
 
 from roboco.domain.decision.action import Route
 from roboco.domain.decision.router import Router
+from roboco.domain.history.part import successful_outcome
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep, verify_chain
-from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from roboco.domain.team.model_profile import REMOTE_AGENT
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError, TransientError
-from roboco.ports.model import CallProgress, Listener, RemoteTask, Reply, Request
+from roboco.ports.model import CallProgress, Listener, Reply, Request
+from roboco.ports.remote_task import RemoteTask
 from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedStream
 from tests.support.memory_ports.watch import Watch, watch_port
 

@@ -1,4 +1,4 @@
-"""The schedule, dead letters, inbox and logs in memory."""
+"""The schedule, dead letters and logs in memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,6 @@ from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetterPage
 from roboco.ports.logs import LogTrim
 from roboco.ports.schedule import ClaimedEntry, FillClaim, FillPosition, ScheduledPage
-from roboco.ports.task_store import Phase
 from tests.support.memory_ports.server import MemoryServer, StoredFill
 
 SCAN_SIZE = 500
@@ -212,66 +211,6 @@ class MemoryDeadLetters:
         with self._server as held:
             held.letter_numbers.pop(letter_id, None)
             held.letters.pop(letter_id, None)
-
-
-class MemoryInbox:
-    """The ids of the items that wait for each task."""
-
-    def __init__(self, server: MemoryServer, clock: Clock) -> None:
-        self._server = server
-        self._clock = clock
-
-    def add(
-        self,
-        task_id: str,
-        item_ids: Sequence[str],
-        interrupt: bool = False,
-        epoch: int | None = None,
-        block_claim: bool = False,
-    ) -> None:
-        """Add the items. With `interrupt` or `block_claim`, also request cancellation of the work (of `epoch` only)."""
-        now = self._clock.now()
-        with self._server as held:
-            if item_ids:
-                held.inboxes.setdefault(task_id, set()).update(item_ids)
-            task = held.tasks.get(task_id)
-            if task is None:
-                held.inbox_until[task_id] = now + 86_400
-            else:
-                held.inbox_until.pop(task_id, None)
-            if (
-                task is None
-                or not (interrupt or block_claim)
-                or epoch not in (None, task.epoch)
-                or task.phase is Phase.END
-            ):
-                return
-            if block_claim and not interrupt and (task.phase is not Phase.TURN or task.owner):
-                return
-            if task.cancellation[0] != task.epoch:
-                task.cancellation = (task.epoch, now, task.emitted)
-            listening = [
-                heard for name, epoch, heard in self._server.listeners if (name, epoch) == (task_id, task.epoch)
-            ]
-        for heard in [] if self._server.deaf else listening:
-            heard()
-
-    def count(self, task_id: str) -> int:
-        """Return the number of waiting items."""
-        with self._server as held:
-            return len(held.inboxes.get(task_id, ()))
-
-    def clear_cancellation(self, task_id: str, epoch: int) -> None:
-        """Withdraw the request to cancel the pending work of this epoch."""
-        with self._server as held:
-            task = held.tasks.get(task_id)
-            if task is not None and task.epoch == task.cancellation[0] == epoch:
-                task.cancellation = (0, 0.0, 0)
-
-    def remove(self, task_id: str, item_id: str) -> None:
-        """Remove an item that was applied."""
-        with self._server as held:
-            held.inboxes.get(task_id, set()).discard(item_id)
 
 
 def _after(number: int, first: int, messages: list[str]) -> list[bytes]:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep, parse_step
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.clock import Clock
@@ -208,6 +208,58 @@ class MemoryTaskStore:
             held.tasks.pop(task_id, None)
             held.inboxes.pop(task_id, None)
             held.erased_until[task_id] = until
+
+    def add_items(
+        self,
+        task_id: str,
+        item_ids: Sequence[str],
+        interrupt: bool = False,
+        epoch: int | None = None,
+        block_claim: bool = False,
+    ) -> None:
+        """Add the items. With `interrupt` or `block_claim`, also request cancellation of the work (of `epoch` only)."""
+        now = self._clock.now()
+        with self._server as held:
+            if item_ids:
+                held.inboxes.setdefault(task_id, set()).update(item_ids)
+            task = held.tasks.get(task_id)
+            if task is None:
+                held.inbox_until[task_id] = now + 86_400
+            else:
+                held.inbox_until.pop(task_id, None)
+            if (
+                task is None
+                or not (interrupt or block_claim)
+                or epoch not in (None, task.epoch)
+                or task.phase is Phase.END
+            ):
+                return
+            if block_claim and not interrupt and (task.phase is not Phase.TURN or task.owner):
+                return
+            if task.cancellation[0] != task.epoch:
+                task.cancellation = (task.epoch, now, task.emitted)
+            listening = [
+                heard for name, epoch, heard in self._server.listeners if (name, epoch) == (task_id, task.epoch)
+            ]
+        for heard in [] if self._server.deaf else listening:
+            heard()
+
+    def count_items(self, task_id: str) -> int:
+        """Return the number of waiting items."""
+        with self._server as held:
+            return len(held.inboxes.get(task_id, ()))
+
+    def clear_cancellation(self, task_id: str, epoch: int) -> None:
+        """Withdraw the request to cancel the pending work of this epoch."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is not None and task.epoch == task.cancellation[0] == epoch:
+                task.cancellation = (0, 0.0, 0)
+
+    def remove_item(self, task_id: str, item_id: str) -> None:
+        """Remove an item that was applied."""
+        with self._server as held:
+            held.inboxes.get(task_id, set()).discard(item_id)
 
 
 def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...]) -> Snapshot:

@@ -5,8 +5,7 @@ from typing import Any
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS
 from roboco.domain.decision.router import Router
-from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
+from roboco.domain.history.part import ToolCall, ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.team.known_tools import known_tools
 from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing

@@ -10,9 +10,9 @@ from roboco.domain.decision.action import Situation, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
 from roboco.domain.history.lineage import Retry, parent_of
+from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import Stop, UserMessage, parse_item, superseded
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import inbox_path, open_marker_path, summary_path
@@ -58,7 +58,6 @@ from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.schedule import (
     MemoryDeadLetters,
-    MemoryInbox,
     MemoryLogs,
     MemorySchedule,
 )
@@ -131,7 +130,6 @@ class World:
                 task_store=watch_port(MemoryTaskStore(self.server, self.clock), "task_store", watch),
                 leases=watch_port(MemoryLeases(self.server, self.clock, lease), "leases", watch),
                 schedule=watch_port(MemorySchedule(self.server, self.clock), "schedule", watch),
-                inbox=watch_port(MemoryInbox(self.server, self.clock), "inbox", watch),
                 event_logs=watch_port(MemoryLogs(self.server), "logs", watch),
                 dead_letters=watch_port(MemoryDeadLetters(self.server), "dead_letters", watch),
                 task_index=watch_port(MemoryTaskIndex(self.server, self.clock), "task_index", watch),

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.part import ToolCall, ToolResult
-from roboco.domain.history.tool_outcome import ToolOutcome, successful_outcome
+from roboco.domain.history.part import ToolCall, ToolOutcome, ToolResult, successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports.assignment import ToolAssignment

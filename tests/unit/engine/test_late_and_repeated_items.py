@@ -36,7 +36,7 @@ def run_coordinators(world: World) -> None:
 
 
 def is_interruption(name: str, call: Any) -> bool:
-    return name == "inbox.add" and call.args[2:3] == (True,)
+    return name == "task_store.add_items" and call.args[2:3] == (True,)
 
 
 def test_a_repeated_interruption_does_not_delay_the_next_turn() -> None:

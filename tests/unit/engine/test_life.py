@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from roboco.domain.history.tool_outcome import ToolOutcome, successful_outcome, unknown_outcome
+from roboco.domain.history.part import ToolOutcome, successful_outcome, unknown_outcome
 from roboco.domain.status import TaskStatus
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext

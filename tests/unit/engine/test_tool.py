@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.history.part import unknown_outcome
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import unknown_outcome
 from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.run.tool_call import LOST_REASON, close_overdue_call

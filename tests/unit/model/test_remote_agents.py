@@ -18,30 +18,19 @@ from roboco.model.errors import ServerFailure, model_error
 from roboco.model.reply_assembly import ReplyAssembly
 from roboco.model.wire import Output
 from roboco.ports.model import Request
+from roboco.ports.remote_task import RemoteTask
+from tests.support.memory_ports.workspace import MemoryFiles
 
 DONE = {"statusUpdate": {"status": {"state": "TASK_STATE_COMPLETED"}}}
 BEGUN = {"task": {"id": "remote-1", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}}
 
 
-class Remote:
-    """A turn's message, of which no earlier attempt is known."""
-
-    message_id = "m"
-
-    def __init__(self, known: str | None = None, cancels: bool = False) -> None:
-        self.known, self.refused, self.cancels, self.end = known, 0, cancels, ""
-
-    def begin(self) -> str | None:
-        return self.known
-
-    def note(self, task_id: str) -> None:
-        self.known = task_id
-
-    def note_refused(self) -> None:
-        self.refused += 1
-
-    def note_end(self, state: str) -> None:
-        self.end = state
+def remote_task(task: str = "", cancels: bool = False) -> RemoteTask:
+    """Return the task of a turn: an earlier attempt has begun this one, or none has sent a message."""
+    remote = RemoteTask(MemoryFiles(), "t1", 3, 1, "http://far/a2a", cancels)
+    if task:
+        remote.note(task)
+    return remote
 
 
 def piece(name: str, text: str, append: bool = False) -> dict[str, Any]:
@@ -117,7 +106,7 @@ def test_many_pieces_and_replacements_cost_little() -> None:
     assert time.process_time() - began < 20
 
 
-async def _exchange(answer: Any, remote: Remote) -> str:
+async def _exchange(answer: Any, remote: RemoteTask) -> str:
     """Return the text of a turn before a server with this handler."""
     app = web.Application(client_max_size=2**22)
     app.router.add_post("/a2a", answer)
@@ -165,7 +154,7 @@ def test_a_hostile_answer_is_an_error(response: Any, text: str) -> None:
         return response()
 
     with pytest.raises((ModelError, ServerFailure), match=text):
-        asyncio.run(_exchange(answer, Remote()))
+        asyncio.run(_exchange(answer, remote_task()))
 
 
 def refusal(code: int) -> dict[str, Any]:
@@ -174,15 +163,15 @@ def refusal(code: int) -> dict[str, Any]:
 
 
 def test_a_refused_message_may_be_sent_again_and_another_may_not() -> None:
-    for code, refused in ((-32602, 1), (-32603, 0), (-32000, 0), (-32006, 0), (None, 0)):
+    for code, refused in ((-32602, True), (-32603, False), (-32000, False), (-32006, False), (None, False)):
 
         async def answer(_: web.Request, code: int | None = code) -> web.Response:
             return web.Response(status=500) if code is None else web.json_response(refusal(code))
 
-        remote = Remote()
+        remote = remote_task()
         with pytest.raises(ServerFailure):
             asyncio.run(_exchange(answer, remote))
-        assert remote.refused == refused
+        assert remote.record.refused is refused
 
 
 @pytest.mark.parametrize("code", [-32602, -32004])
@@ -196,9 +185,9 @@ def test_an_error_after_the_first_event_is_no_refusal(code: int) -> None:
             return web.json_response({"result": ended})
         return web.Response(text=f"data: {json.dumps({'result': BEGUN})}\n\ndata: {json.dumps(refusal(code))}\n\n")
 
-    remote = Remote()
+    remote = remote_task()
     assert asyncio.run(_exchange(answer, remote)) == "x"
-    assert (remote.refused, remote.known) == (0, "remote-1")
+    assert (remote.record.refused, remote.record.task) == (False, "remote-1")
     assert methods == ["SendStreamingMessage", "SubscribeToTask", "GetTask"]
 
 
@@ -216,9 +205,9 @@ def test_an_agent_without_streams_is_asked_until_its_task_ends() -> None:
             return web.json_response({"jsonrpc": "2.0", "id": 1, "error": {"code": -32004, "message": "no"}})
         return web.json_response({"jsonrpc": "2.0", "id": 1, "result": results[method]})
 
-    remote = Remote()
+    remote = remote_task()
     assert asyncio.run(_exchange(answer, remote)) == "done"
-    assert remote.known == "r"
+    assert remote.record.task == "r"
     assert methods.count("SendMessage") == 1
 
 
@@ -240,15 +229,15 @@ def test_a_closed_call_ends_no_task_and_learns_its_name(named: bool) -> None:
         return response
 
     async def drive() -> None:
-        remote = Remote()
+        remote = remote_task()
         turn = asyncio.create_task(_exchange(answer, remote))
         await began.wait()
-        while named and remote.known is None:
+        while named and not remote.record.task:
             await asyncio.sleep(0.01)
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
-        assert remote.known == "remote-1"
+        assert remote.record.task == "remote-1"
 
     asyncio.run(drive())
     assert methods == ["SendStreamingMessage"]
@@ -273,7 +262,7 @@ def test_a_cancellation_says_how_the_task_has_ended(answers: dict[str, Any], sta
             return web.json_response(refusal(found))
         return web.json_response({"result": {"id": "r", "status": {"state": f"TASK_STATE_{found}"}}})
 
-    remote = Remote("r", cancels=True)
+    remote = remote_task("r", cancels=True)
     if state is None:
         with pytest.raises(ServerFailure):
             asyncio.run(_exchange(answer, remote))
@@ -291,9 +280,9 @@ def test_a_busy_agent_is_asked_again_for_a_task_that_is_known(status: int) -> No
             return web.Response(status=status, headers={"Retry-After": "0"})
         return web.json_response({"result": BEGUN["task"] | DONE["statusUpdate"]})
 
-    remote = Remote("remote-1")
+    remote = remote_task("remote-1")
     asyncio.run(_exchange(answer, remote))
-    assert (remote.refused, remote.end) == (0, "COMPLETED")
+    assert (remote.record.refused, remote.record.end) == (False, "COMPLETED")
     assert methods == ["SubscribeToTask", "SubscribeToTask", "SubscribeToTask", "GetTask"]
 
 
@@ -302,8 +291,8 @@ def test_a_busy_agent_has_not_accepted_the_message(status: int) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=status, headers={"Retry-After": "7"})
 
-    remote = Remote()
+    remote = remote_task()
     with pytest.raises(ServerFailure) as caught:
         asyncio.run(_exchange(answer, remote))
     error = model_error(caught.value, Request(ModelProfile(model="far"), (), ()))
-    assert (remote.refused, error.retryable, error.retry_after) == (1, True, 7.0)
+    assert (remote.record.refused, error.retryable, error.retry_after) == (True, True, 7.0)

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from openpyxl import Workbook
 from pypdf import PdfReader, PdfWriter
 
-from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import ToolCall, ToolOutcome
 from roboco.domain.team.team import Team
 from roboco.ports.tools import ToolContext
 from roboco.tools import documents

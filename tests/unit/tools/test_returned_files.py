@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from roboco import AgentAnswer, File, ToolContext, tool
-from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import ToolCall, ToolOutcome
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ToolSpec
 from roboco.errors import TransientError, UsageError

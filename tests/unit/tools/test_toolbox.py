@@ -14,8 +14,7 @@ from pydantic import AfterValidator, BaseModel
 
 from roboco.cli.commands.demo import shipped_team
 from roboco.domain.decision.action import Route
-from roboco.domain.history.part import Media, ToolCall
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import Media, ToolCall, ToolOutcome
 from roboco.domain.schema import Effect
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_listing import ListedTool, Listing

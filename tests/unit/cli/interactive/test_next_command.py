@@ -4,8 +4,7 @@ import pytest
 
 from roboco.cli.interactive.next_command import local_command, next_commands
 from roboco.client.pending_actions import PendingActions
-from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import successful_outcome
+from roboco.domain.history.part import ToolCall, successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.answer import CallApproval, answer, decide_approval
 from tests.support.memory_ports.world import TASK, World

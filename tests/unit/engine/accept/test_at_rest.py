@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.part import ToolResult
-from roboco.domain.history.tool_outcome import ToolOutcome, successful_outcome
+from roboco.domain.history.part import ToolOutcome, ToolResult, successful_outcome
 from roboco.domain.inbox.item import LimitChange
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus

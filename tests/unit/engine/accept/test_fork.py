@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.part import Artifact, ToolResult
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import Artifact, ToolOutcome, ToolResult
 from roboco.domain.ids import fork_item_id, sub_task_id
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import artifact_path, forks_path, lineage_path, team_path

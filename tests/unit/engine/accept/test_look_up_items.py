@@ -48,7 +48,7 @@ def test_a_message_that_the_store_writes_again_long_after_counts_once() -> None:
     assert not world.files.names(inbox_path(TASK))
 
 
-@pytest.mark.parametrize("call_name", ["files.create", "task_store.load", "inbox.add", "files.get"])
+@pytest.mark.parametrize("call_name", ["files.create", "task_store.load", "task_store.add_items", "files.get"])
 def test_if_a_server_does_not_answer_after_the_item_was_sent_the_error_names_its_id(call_name: str) -> None:
     world = waiting_task()
     written = list[str]()

@@ -108,8 +108,9 @@ def test_a_task_whose_worker_crashed_waits_for_a_worker_after_the_lease(
 def test_a_task_that_waits_for_the_user_awaits_no_worker_until_a_message_arrives() -> None:
     world = world_without_workers()
     world.pause()
+    world.send("more")
     world.settle()
-    assert missing_worker(world) == ""
+    assert missing_worker(world) == ""  # the message waits for the resumption
     world.resume()
     assert missing_worker(world).startswith("no worker")
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.decision.what_if import effects_to_keep
-from roboco.domain.history.part import Artifact, ToolResult
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import Artifact, ToolOutcome, ToolResult
 from roboco.domain.ids import what_if_id
 from roboco.domain.limits import UsageLimits
 from roboco.domain.paths import artifact_path, recorded_calls_path

@@ -7,9 +7,9 @@ import pytest
 from roboco.domain.paths import WORKSPACE_FILE
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
-from roboco.engine.record.remote_record import RemoteRecord, close_turn
-from roboco.engine.run.remote_turn import RemoteTurn
+from roboco.engine.coordinate.remote_end import close_turn
 from roboco.errors import ModelError
+from roboco.ports.remote_task import RemoteRecord, RemoteTask
 from roboco.ports.task_store import Phase, TaskPosition
 from tests.support.memory_ports.workspace import MemoryFiles
 
@@ -28,9 +28,9 @@ def turn(epoch: int = 1, agent: str = "far") -> TaskPosition:
     return TaskPosition(epoch, 3, Phase.TURN, TaskStatus.RUNNING, agent=agent)
 
 
-def attempt(files: MemoryFiles, address: str = A, epoch: int = 1) -> RemoteTurn:
+def attempt(files: MemoryFiles, address: str = A, epoch: int = 1) -> RemoteTask:
     """Return an attempt at the turn."""
-    return RemoteTurn(files, "t1", turn(epoch), address)
+    return RemoteTask(files, "t1", 3, epoch, address)
 
 
 def test_of_all_attempts_one_sends_the_message() -> None:

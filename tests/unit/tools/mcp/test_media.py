@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.part import MAX_MEDIA_FILES, ArtifactPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.part import (
+    MAX_MEDIA_FILES,
+    ArtifactPart,
+    ToolCall,
+    ToolCallPart,
+    ToolOutcome,
+    ToolResult,
+    ToolResultPart,
+)
 from roboco.domain.prompt.chat import messages_of
 from roboco.domain.team.model_profile import FileKind
 from roboco.tools.mcp.result import result_of
