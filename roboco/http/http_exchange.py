@@ -5,7 +5,8 @@ The time-outs of HTTP packages count from one byte to the next: a server that se
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import httpx2
 
@@ -16,6 +17,8 @@ class HttpAnswer:
 
     status: int
     body: bytes
+    retry_after: str = field(default="", compare=False)
+    """Its Retry-After header, or ""."""
 
 
 def exchange(
@@ -28,20 +31,25 @@ def exchange(
     """
     try:
         request = httpx2.Request(method, url, headers=headers, content=body)
-        return asyncio.run(_exchange(request, seconds, max_bytes))
+        return asyncio.run(bounded_answer(request, seconds, max_bytes))
     except httpx2.InvalidURL as error:
         raise ValueError(f"{url!r}, or the address of a proxy, is no address: {error}") from error
     except ImportError as error:
         raise ValueError(f"the proxy for {url!r} cannot be used: {error}") from error
 
 
-async def _exchange(request: httpx2.Request, seconds: float, max_bytes: int) -> HttpAnswer:
+async def bounded_answer(
+    request: httpx2.Request, seconds: float, max_bytes: int, *, cut: bool = False, **client_options: Any
+) -> HttpAnswer:
+    """Do the same with this request. With `cut`, return the beginning of a body that has more bytes."""
     request.headers["Accept-Encoding"] = "identity"
     body = bytearray()
-    async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=None) as client:
+    async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=None, **client_options) as client:
         answer = await client.send(request, stream=True)
         async for piece in answer.aiter_raw():
             body += piece
+            if len(body) > max_bytes and cut:
+                break
             if len(body) > max_bytes:
                 raise ValueError(f"an answer of more than {max_bytes:,} bytes")
-    return HttpAnswer(answer.status_code, bytes(body))
+    return HttpAnswer(answer.status_code, bytes(body[:max_bytes]), answer.headers.get("retry-after", ""))

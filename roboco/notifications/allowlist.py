@@ -9,6 +9,7 @@ from roboco.domain.notification import NotifyTarget
 from roboco.domain.url import covers
 from roboco.errors import Forbidden, TransientError, UsageError
 
+DEFAULT_PORTS = {"http": 80, "https": 443}
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -1,18 +1,19 @@
 """Webhooks: signed notifications by HTTP POST to addresses that the operator allows."""
 
-import http.client
+import asyncio
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.notification import Notification, NotifyTarget
 from roboco.errors import RetryLater, TransientError, UsageError
 from roboco.http.retry_after import parse_retry_after
-from roboco.notifications.allowlist import allowed_address, check_webhook, secret_of
-from roboco.notifications.http_post import DEFAULT_PORTS, HttpResponse, post
+from roboco.notifications.allowlist import DEFAULT_PORTS, allowed_address, check_webhook, secret_of
 from roboco.notifications.webhook_signature import signature_headers
 
 FIRST_OPEN_SECONDS = 30.0
@@ -21,6 +22,10 @@ MAX_OPEN_SECONDS = 600.0
 """Seconds for which a circuit stays open at most."""
 MAX_SERVERS = 1000
 """Servers that a process remembers."""
+TOTAL_TIMEOUT = 10.0
+"""Seconds after which a request is given up, even if the server still sends."""
+MAX_BODY_BYTES = 300
+"""Bytes of a response body that are read, for error messages."""
 
 
 class CircuitBreaker:
@@ -89,21 +94,44 @@ class WebhookSender:
             raise UsageError(f"webhook {target.label!r} answers 410: it is gone for good")
         if not 200 <= answer.status < 300:
             has_secrets = push is not None and (push.token or push.authorization)  # a server may repeat its headers
-            said = "" if has_secrets else f": {answer.body!r}"
+            said = "" if has_secrets else f": {answer.body.decode(errors='replace')!r}"
             message = f"webhook {target.label!r} answers {answer.status}{said}"
             delay = parse_retry_after(answer.retry_after) if answer.status in BUSY_STATUSES else None
             raise TransientError(message) if delay is None else RetryLater(message, delay)
 
-    def _post(self, target: NotifyTarget, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+    def _post(self, target: NotifyTarget, url: str, body: bytes, headers: Mapping[str, str]) -> Any:
         parts = urlsplit(url)
         self._circuit_breaker.check(parts.netloc)
         address = allowed_address(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme], self._allowed)
         try:
-            answer = post(url, address, body, headers)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            answer = _post_to(address, url, body, headers)
+        except (OSError, ValueError) as error:
             self._circuit_breaker.record_failure(parts.netloc)
             raise TransientError(
                 f"webhook {target.label!r} does not answer: {type(error).__name__}: {error}"
             ) from error
         self._circuit_breaker.record_success(parts.netloc)
         return answer
+
+
+def _post_to(address: str, url: str, body: bytes, headers: Mapping[str, str]) -> Any:
+    """Send the request to this address, past any proxy, and return the `HttpAnswer`. Resolve no name.
+
+    Certificates are checked against the authorities of the system, or those in the file that SSL_CERT_FILE names.
+    Raise OSError or ValueError if there is no answer.
+    """
+    import httpx2  # here, since clients need not have it
+
+    from roboco.http.http_exchange import bounded_answer
+
+    try:
+        named = httpx2.URL(url)
+        host = {"Host": named.netloc.decode()}
+        sent: dict[str, Any] = {"content": body, "extensions": {"sni_hostname": named.raw_host.decode()}}
+        request = httpx2.Request("POST", named.copy_with(host=address), headers={**host, **headers}, **sent)
+        options: dict[str, Any] = {"cut": True, "trust_env": False, "verify": ssl.create_default_context()}
+        return asyncio.run(bounded_answer(request, TOTAL_TIMEOUT, MAX_BODY_BYTES, **options))
+    except TimeoutError as error:
+        raise TimeoutError(f"no complete answer within {TOTAL_TIMEOUT:g} s") from error
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise ConnectionError(f"{type(error).__name__}: {error}") from error

@@ -22,7 +22,7 @@ from roboco.team_files.file import load_team
 @options.web
 @options.subtasks
 @click.option("--worker", is_flag=True, help="Start a worker even if ROBOCO_REDIS_URL is set.")
-def run(file: Path, prompt: str, **given: Any) -> int:
+def run(file: Path, prompt: str, as_json: bool, web: bool, subtasks: bool, worker: bool, **task: Any) -> int:
     """Run a team here and show it live.
 
     Without ROBOCO_REDIS_URL the command starts a Redis and a worker, and without OPENAI_API_KEY and OPENAI_BASE_URL a
@@ -32,4 +32,4 @@ def run(file: Path, prompt: str, **given: Any) -> int:
     Ctrl-C stops the task.
     The exit code is 0 if the task has completed or waits, and 1 if it has ended otherwise.
     """
-    return run_team(load_team(file), RunOptions(prompt, **given))
+    return run_team(load_team(file), RunOptions(prompt, task, as_json, worker, web=web, subtasks=subtasks))

@@ -10,7 +10,6 @@ from roboco.cli.terminal import options
 from roboco.cli.terminal.current_summary import check_complete, current_summary
 from roboco.cli.terminal.format import (
     agent_usage,
-    call_count,
     cost_suffix,
     counted,
     plain_reason,
@@ -75,6 +74,8 @@ def _print(
     for name, spent in summary.agents.items():
         screen.line((f"   {name}: {agent_usage(spent)}", "dim"))
     for name, spent in summary.tools.items():
-        screen.line((f"   {name}: {call_count(spent.calls)} · {spent.seconds:.1f} s{cost_suffix(spent.cost)}", "dim"))
+        screen.line(
+            (f"   {name}: {counted(spent.calls, 'call')} · {spent.seconds:.1f} s{cost_suffix(spent.cost)}", "dim")
+        )
     for artifact in artifacts:
         screen.line((f"   file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes", "dim"))

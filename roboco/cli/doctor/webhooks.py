@@ -2,17 +2,20 @@
 
 import ipaddress
 import os
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from typing import Final
 from urllib.parse import urlsplit
 
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.domain.url import url_error
 from roboco.errors import RobocoError, UsageError
-from roboco.notifications.allowlist import allowed_address, secret_of
-from roboco.notifications.http_post import DEFAULT_PORTS, connect
+from roboco.notifications.allowlist import DEFAULT_PORTS, allowed_address, secret_of
 from roboco.notifications.webhook_signature import signature_headers
 from roboco.settings import Settings
+
+CONNECT_TIMEOUT: Final = 5.0
 
 
 def check_webhooks(settings: Settings, environment: Mapping[str, str] = os.environ) -> Iterator[CheckResult]:
@@ -37,8 +40,11 @@ def _check_address(entry: str, allowed: tuple[str, ...]) -> CheckResult:
         )
     parts = urlsplit(entry)
     try:
-        address = allowed_address(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme], allowed)
-        connect(entry, address).close()
+        port = parts.port or DEFAULT_PORTS[parts.scheme]
+        address = allowed_address(parts.hostname or "", port, allowed)
+        with socket.create_connection((address, port), timeout=CONNECT_TIMEOUT) as connection:
+            if parts.scheme == "https":
+                ssl.create_default_context().wrap_socket(connection, server_hostname=parts.hostname).close()
     except ssl.SSLError as error:
         todo = "correct its certificate, or set SSL_CERT_FILE to its authority's where coordinators run"
         return CheckResult(name, "fail", f"{type(error).__name__}: {error}", todo)

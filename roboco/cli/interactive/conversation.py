@@ -1,7 +1,7 @@
 """Conversation: a task's stream on the screen until its end, with the answers and interjections of the user."""
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from queue import Empty
 from typing import Final
 
@@ -18,30 +18,34 @@ QUIET_AFTER: Final = 0.25
 
 
 class Conversation:
-    """Shows a task's stream.
+    """Shows the items of a task's stream.
 
     It asks the `user` when the task waits for input, and after Ctrl-C. It calls `check` whenever the stream is quiet;
-    `check` may raise to end the conversation.
+    `check` may raise to end the conversation. Without a user it ends when the task waits, unless it `watches` the task.
     """
 
     def __init__(
         self,
         task: Task,
+        items: AsyncGenerator[StreamItem, None],
         show: Callable[[StreamItem], None],
         *,
         user: TerminalUser | None = None,
         check: Callable[[], None] = lambda: None,
-        subtasks: bool = False,
+        watches: bool = False,
     ) -> None:
+        self.cursor: str | None = None
+        """The cursor of the last item, after which another stream continues."""
         self._task = task
         self._show_item = show
-        self._items = ReadAhead(task.astream(subtasks=subtasks))
+        self._items = ReadAhead(items)
         self._user = user
         self._check = check
+        self._watches = watches
         self._waiting = False
 
     def follow(self, seconds: float | None = None) -> TaskStatus:
-        """Show the stream until the task has ended, or waits for input that the user does not give.
+        """Show the stream until it ends, or the task waits for input that the user does not give.
 
         Return its status. Raises TimeoutError after `seconds`.
         """
@@ -72,13 +76,16 @@ class Conversation:
                 if (status := self._quiet()) is not None:
                     return status
                 continue
-            if item is not None and (status := self._show(item)) is not None:
+            if item is None:
+                return self._task.summary().status
+            if (status := self._show(item)) is not None:
                 return status
         raise TimeoutError(f"task {self._task.task_id!r} has not ended within {seconds:g} s")
 
     def _show(self, item: StreamItem) -> TaskStatus | None:
         """Show the item. Return the task's status if the item ends the task, else None."""
         self._show_item(item)
+        self.cursor = item.cursor
         if item.task_id not in ("", self._task.task_id):
             return None
         match item.data:
@@ -95,6 +102,8 @@ class Conversation:
     def _quiet(self) -> TaskStatus | None:
         """Ask the user if the task waits for input. Return the task's status if it gets none, else None."""
         self._check()
+        if self._watches:
+            return None
         status = self._task.summary().status if self._waiting else TaskStatus.RUNNING
         if not status.waiting:
             return None

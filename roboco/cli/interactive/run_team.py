@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from roboco.cli.interactive.conversation import Conversation
@@ -44,11 +44,8 @@ class RunOptions:
     """The options of the command line."""
 
     prompt: str
-    context: dict[str, str] = field(default_factory=dict)
-    agent: str | None = None
-    model: str | None = None
-    title: str | None = None
-    task_id: str | None = None
+    task: dict[str, Any] = field(default_factory=dict)
+    """Options of the task, as `Orchestrator.run` takes them."""
     as_json: bool = False
     worker: bool = False
     """Start a worker even if ROBOCO_REDIS_URL is set."""
@@ -77,7 +74,7 @@ def run_team(team: Team, options: RunOptions) -> int:
         stack.close_at_end(orchestrator.close)
         page = stack.start_gateway() if options.web else ""
         stack.wait_model()
-        task = _submit(orchestrator, team, options)
+        task = orchestrator.run(team, options.prompt, **options.task)
         if page:
             _note_command(notes, f"web view: {page}#/tasks/{quote(task.task_id, safe='')}")
         task.worker_check.has_own_worker = stack.has_worker
@@ -89,7 +86,7 @@ def run_team(team: Team, options: RunOptions) -> int:
         try:
             if options.as_json:
                 show = partial(print_item, sys.stdout)
-                conversation = Conversation(task, show, check=check, subtasks=options.subtasks)
+                conversation = Conversation(task, task.astream(subtasks=options.subtasks), show, check=check)
             else:
                 conversation = _interactive_conversation(task, screen, check, options.subtasks)
             describe_next = partial(_next_commands, task, stack.has_worker)
@@ -134,18 +131,6 @@ def _note_command(notes: Screen, text: str) -> None:
     notes.line((f"  {text}", "dim"))
 
 
-def _submit(orchestrator: Orchestrator, team: Team, options: RunOptions) -> Task:
-    return orchestrator.run(
-        team,
-        options.prompt,
-        task_id=options.task_id,
-        context=dict(options.context),
-        agent=options.agent,
-        model=options.model,
-        title=options.title,
-    )
-
-
 def _interactive_conversation(task: Task, screen: Screen, check: Callable[[], None], subtasks: bool) -> Conversation:
     """Return the conversation for people; on a terminal the user takes part in it."""
     interactive = sys.stdin.isatty()
@@ -158,7 +143,7 @@ def _interactive_conversation(task: Task, screen: Screen, check: Callable[[], No
         check()
         view.show_status(task.worker_check.missing_worker)
 
-    return Conversation(task, view.show, user=user, check=check_and_animate, subtasks=subtasks)
+    return Conversation(task, task.astream(subtasks=subtasks), view.show, user=user, check=check_and_animate)
 
 
 def exit_code(status: TaskStatus, must_complete: bool) -> int:

@@ -32,17 +32,11 @@ def step_usage(step: TaskStep) -> str:
     return f"{spent.tokens_in} tokens in, {spent.tokens_out} out{seconds}{cost_suffix(spent.cost)}"
 
 
-def call_count(calls: int) -> str:
-    """Return the number of tool calls in words."""
-    return "1 call" if calls == 1 else f"{calls} calls"
-
-
 def agent_usage(spent: Usage) -> str:
     """Return the usage of an agent."""
-    calls = f" · {call_count(spent.calls)}" if spent.calls else ""
+    calls = f" · {counted(spent.calls, 'call')}" if spent.calls else ""
     tokens = f"{spent.tokens_in} tokens in, {spent.tokens_out} out"
-    turns = "1 turn" if spent.steps == 1 else f"{spent.steps} turns"
-    return f"{turns} · {tokens}{calls} · {spent.seconds:.1f} s{cost_suffix(spent.cost)}"
+    return f"{counted(spent.steps, 'turn')} · {tokens}{calls} · {spent.seconds:.1f} s{cost_suffix(spent.cost)}"
 
 
 def status_colour(status: TaskStatus) -> str:

@@ -10,26 +10,36 @@ The answer depends on the request alone, never on the order of calls, since turn
 
 import asyncio
 import contextlib
+import json
 import math
+import re
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import aiohttp
+from aiohttp import web
 
 from roboco.lab.servers.chat_protocol import ChatRefusal, ChatReply, ChatRequest, encoded
 from roboco.lab.servers.dialect import Dialect, model_list
-from roboco.lab.servers.http_connection import BreakOff, ClientGone, Connection, WatchedReader
 
 BACKLOG = 1024
 _PASSED_HEADERS: Final = ("authorization", "accept", "openai-organization", "openai-project")
 """The headers of a request that another server receives."""
 
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_ACCEPT_SECONDS: Final = 0.01
+"""Seconds in which asyncio has taken a connection that it had accepted."""
+
 Responder = Callable[[ChatRequest], ChatReply]
+
+
+class _BreakOff(Exception):
+    """The reply closes the connection at this point."""
 
 
 @dataclass
@@ -77,7 +87,6 @@ class ModelServer:
         self._failures: deque[ChatReply] = deque()
         self._responder: Responder = echo
         self._address: Callable[[ChatRequest], str] | None = None
-        self._conversations: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def start(self) -> Self:
         """Listen, and set `base_url`, which stays the same after a stop and another start.
@@ -85,9 +94,6 @@ class ModelServer:
         Raise OSError if the port is taken.
         """
         listener = socket.create_server((self._host, self._port), backlog=BACKLOG)
-        # Accepted sockets inherit TCP_NODELAY. asyncio sets it only on sockets that name their protocol, unlike these.
-        # Without it the second chunk waits up to 40 ms for the client's delayed acknowledgement of the first.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._port = listener.getsockname()[1]
         self.base_url = f"http://{self._host}:{self._port}/v1"
         self._loop = asyncio.new_event_loop()
@@ -163,41 +169,38 @@ class ModelServer:
             self._loop.run_until_complete(self._serve(listener))
 
     async def _serve(self, listener: socket.socket) -> None:
-        def protocol() -> asyncio.StreamReaderProtocol:
-            inbox = WatchedReader()
-            return asyncio.StreamReaderProtocol(inbox, lambda _, writer: self._connected(inbox, writer))
-
-        server = await self._loop.create_server(protocol, sock=listener, backlog=BACKLOG)
+        accepted = web.Server(self._respond, handler_cancellation=True, access_log=None)
+        server = await self._loop.create_server(accepted, sock=listener, backlog=BACKLOG)
         await self._stopped
         self._loop.remove_reader(listener)  # no more clients: asyncio would leak the socket of a half accepted one
-        await asyncio.gather(*asyncio.all_tasks() - self._conversations.keys() - {asyncio.current_task()})
+        await asyncio.sleep(_ACCEPT_SECONDS)
         server.close()
-        for task, writer in self._conversations.items():
-            task.cancel()
-            writer.transport.abort()
-        await asyncio.gather(*self._conversations, return_exceptions=True)
-        await asyncio.sleep(0)  # the aborted transports close their sockets
+        while accepted.connections:
+            for connection in accepted.connections:
+                if connection.transport is not None:
+                    connection.transport.abort()
+            await asyncio.sleep(0)  # the handlers end, and the transports close their sockets
+        await asyncio.sleep(0)
 
-    def _connected(self, inbox: WatchedReader, writer: asyncio.StreamWriter) -> None:
-        task = self._loop.create_task(self._converse(Connection(inbox, writer)))
-        self._conversations[task] = writer
-        task.add_done_callback(lambda _: self._conversations.pop(task).close())
-
-    async def _converse(self, client: Connection) -> None:
-        while (request := await client.receive()) is not None:
-            record = RequestRecord(time.monotonic(), request)
-            with self._changed:
-                self._records.append(record)
-                self._count += 1
-                self._changed.notify_all()
-            try:
-                await self._answer(client, record)
-            except BreakOff:
-                return
-            except ClientGone as gone:
-                if not record.completed:
-                    self._note(record, client_disconnected_at=gone.at)
-                return
+    async def _respond(self, http: web.BaseRequest) -> web.StreamResponse:
+        path, _, query = http.raw_path.partition("?")
+        headers = {name.lower(): value for name, value in http.headers.items()}
+        request = ChatRequest(http.method, path, headers, _object(await http.content.read()), query)
+        record = RequestRecord(time.monotonic(), request)
+        with self._changed:
+            self._records.append(record)
+            self._count += 1
+            self._changed.notify_all()
+        try:
+            return await self._answer(http, record)
+        except (_BreakOff, asyncio.CancelledError, ConnectionResetError) as error:
+            if not (isinstance(error, _BreakOff) or record.completed or self._stopped.done()):
+                self._note(record, client_disconnected_at=time.monotonic())
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            if http.transport is not None:
+                http.transport.close()
+            return web.Response()  # which the closed connection drops
 
     def _note(self, record: RequestRecord, **facts: object) -> None:
         with self._changed:
@@ -205,16 +208,14 @@ class ModelServer:
                 setattr(record, name, value)
             self._changed.notify_all()
 
-    async def _answer(self, client: Connection, record: RequestRecord) -> None:
+    async def _answer(self, http: web.BaseRequest, record: RequestRecord) -> web.StreamResponse:
         if self._address is not None and record.request.method == "POST" and not self.has_failures:
-            await self._pass_on(client, record, self._address(record.request))
-            return
+            return await self._pass_on(http, record, self._address(record.request))
         reply = self._reply(record.request)
         self._note(record, status=reply.status)
         if record.request.stream and reply.status < 400:
-            await self._send_stream(client, record, reply)
-        else:
-            await self._send_body(client, record, reply)
+            return await self._send_stream(http, record, reply)
+        return await self._body_response(record, reply)
 
     def _reply(self, request: ChatRequest) -> ChatReply:
         match request.method, request.path:
@@ -261,25 +262,26 @@ class ModelServer:
         with self._changed:
             return self._failures.popleft() if self._failures else None
 
-    async def _send_stream(self, client: Connection, record: RequestRecord, reply: ChatReply) -> None:
+    async def _send_stream(self, http: web.BaseRequest, record: RequestRecord, reply: ChatReply) -> web.StreamResponse:
         stream, slow = self._dialect.stream(record.request, reply), self.slow
-        await client.fault(reply, sent=0)
-        await client.send_head(reply, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
-        await client.pause(reply.delay)
+        await _fault(reply, sent=0)
+        response = await begin_stream(http, reply)
+        await asyncio.sleep(reply.delay)
         while reply.held_until is not None and not reply.held_until.is_set():
-            await client.pause(0.01)
-        await client.send_chunk(stream.opening)
+            await asyncio.sleep(0.01)
+        await response.write(stream.opening)
         for sent, chunk in enumerate(stream.chunks, start=1):
-            await client.pause(reply.interval * slow if sent > 1 else 0)
+            await asyncio.sleep(reply.interval * slow if sent > 1 else 0)
             self._note(record, chunks_sent=sent)
-            await client.send_chunk(chunk)
-            await client.fault(reply, sent)
-        await client.fault(reply, math.inf)
-        await client.pause(0)
+            await response.write(chunk)
+            await _fault(reply, sent)
+        await _fault(reply, math.inf)
+        await asyncio.sleep(0)
         self._note(record, completed=True)
-        await client.send_chunk(stream.ending, last=True)
+        await response.write_eof(stream.ending)
+        return response
 
-    async def _pass_on(self, client: Connection, record: RequestRecord, url: str) -> None:
+    async def _pass_on(self, http: web.BaseRequest, record: RequestRecord, url: str) -> web.StreamResponse:
         """Send the request to another server, and its answer to the client, as it arrives. 502 if there is none."""
         self._refusal(record.request)
         headers = {name: value for name, value in record.request.headers.items() if name in _PASSED_HEADERS}
@@ -289,27 +291,31 @@ class ModelServer:
                 session.post(url, json=record.request.body, headers=headers) as answer,
             ):
                 self._note(record, status=answer.status)
-                kind = {"Content-Type": answer.content_type, "Transfer-Encoding": "chunked"}
                 passed = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
-                await client.send_head(ChatReply(status=answer.status), kind | passed)
+                kind = {"Content-Type": answer.content_type}
+                response = await begin_stream(http, ChatReply(status=answer.status, headers=kind | passed))
                 async for data in answer.content.iter_any():
                     self._note(record, chunks_sent=record.chunks_sent + 1)
-                    await client.send_chunk(data)
-                    await client.pause(0)
+                    await response.write(data)
+                    await asyncio.sleep(0)
                 self._note(record, completed=True)
-                await client.send(b"0\r\n\r\n")
+                await response.write_eof()
+                return response
         except aiohttp.ClientError as error:
+            if http.transport is None or http.transport.is_closing():
+                raise ConnectionResetError from error
             if record.status is not None:
-                raise BreakOff from error
-            await self._send_body(client, record, ChatReply(status=502, text=f"{url}: {error!r}"))
+                raise _BreakOff from error
+            return await self._body_response(record, ChatReply(status=502, text=f"{url}: {error!r}"))
 
-    async def _send_body(self, client: Connection, record: RequestRecord, reply: ChatReply) -> None:
+    async def _body_response(self, record: RequestRecord, reply: ChatReply) -> web.Response:
         body = self._body(record.request, reply)
-        await client.fault(reply, math.inf)
-        await client.pause(reply.delay)
+        await _fault(reply, math.inf)
+        await asyncio.sleep(reply.delay)
         self._note(record, completed=True)
-        await client.send_head(reply, {"Content-Type": "application/json", "Content-Length": len(body)})
-        await client.send(body)
+        return web.Response(
+            body=body, status=reply.status, headers={"Content-Type": "application/json", **reply.headers}
+        )
 
     def _body(self, request: ChatRequest, reply: ChatReply) -> bytes:
         if reply.garbage is not None:
@@ -324,3 +330,33 @@ class ModelServer:
 def echo(request: ChatRequest) -> ChatReply:
     """Return the default reply, the last user message."""
     return ChatReply(text=f"echo: {request.last_user}")
+
+
+async def begin_stream(http: web.BaseRequest, reply: ChatReply) -> web.StreamResponse:
+    """Send the head of a stream, and return the response whose chunks follow."""
+    response = web.StreamResponse(status=reply.status, headers={"Content-Type": "text/event-stream", **reply.headers})
+    response.enable_chunked_encoding()
+    await response.prepare(http)
+    return response
+
+
+async def _fault(reply: ChatReply, sent: float) -> None:
+    """Raise _BreakOff or hang, if the reply demands it after this number of chunks."""
+    if reply.break_after is not None and sent >= reply.break_after:
+        raise _BreakOff
+    if reply.hang_after is not None and sent >= reply.hang_after:
+        await asyncio.Event().wait()
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(body, parse_constant=_refuse_constant)
+        if _SURROGATE.search(body):
+            json.dumps(parsed, ensure_ascii=False).encode()  # raises if one has no partner
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

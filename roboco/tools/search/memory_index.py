@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +23,7 @@ from roboco.tools.search.index_cache import MAX_CACHE_BYTES, IndexCache, is_brok
 from roboco.tools.search.indexer import Indexer, ReadFile
 from roboco.tools.search.passage import step_passages
 from roboco.tools.search.result import SearchFilters, SearchHit, SearchResult
-from roboco.tools.search.sqlite_index import SqliteIndex, StoredPassage
+from roboco.tools.search.sqlite_index import SqliteIndex
 from roboco.tools.search.vector import Vector
 
 _log = logging.getLogger(__name__)
@@ -146,7 +145,7 @@ class MemoryIndex:
 
     def _result(self, file: SqliteIndex, search: _Search, query: "Vector | None", note: str) -> SearchResult:
         ranked = self._ranked_passages(file, search, query)
-        return SearchResult(tuple(_select_hits(ranked, file.passage, search.limit)), note)
+        return SearchResult(tuple(_select_hits(ranked, file.hit, search.limit)), note)
 
     def _ranked_passages(
         self, file: SqliteIndex, search: _Search, query: "Vector | None"
@@ -213,19 +212,18 @@ def _numeric() -> Any:
 
 
 def _select_hits(
-    ranked: Sequence[tuple[int, float]], stored: Callable[[int], StoredPassage], limit: int
+    ranked: Sequence[tuple[int, float]], stored: Callable[[int, float], SearchHit], limit: int
 ) -> Iterator[SearchHit]:
     """Yield at most `limit` hits, without repeating a step or a section of an artifact."""
     offsets_by_source: dict[object, list[int]] = {}
     shown: set[tuple[int, str]] = set()
     for number, score in ranked:
-        passage = stored(number)
-        offsets = offsets_by_source.setdefault(passage.uri or passage.seq, [])
-        offset = passage.offset or 0
-        most = 1 if passage.uri is None else _MAX_HITS_PER_ARTIFACT
+        hit = stored(number, score)
+        offsets = offsets_by_source.setdefault(hit.artifact or hit.seq, [])
+        offset = hit.offset or 0
+        most = 1 if hit.artifact is None else _MAX_HITS_PER_ARTIFACT
         if len(offsets) >= most or any(abs(offset - other) < _MIN_DISTANCE for other in offsets):
             continue
-        hit = _to_hit(passage, score)
         if (hit.seq, hit.snippet) in shown:
             continue
         offsets.append(offset)
@@ -233,18 +231,3 @@ def _select_hits(
         yield hit
         if len(shown) == limit:
             return
-
-
-def _to_hit(passage: StoredPassage, score: float) -> SearchHit:
-    indent = len(passage.text) - len(passage.text.lstrip())
-    return SearchHit(
-        step_id=passage.step_id,
-        seq=passage.seq,
-        agent_name=passage.agent,
-        part=passage.part,
-        score=score,
-        snippet=passage.text.strip(),
-        created_at=datetime.fromtimestamp(passage.at, UTC),
-        artifact=passage.uri,
-        offset=None if passage.offset is None else passage.offset + indent,
-    )

@@ -22,12 +22,7 @@ class SearchFilters:
     @property
     def values(self) -> dict[str, str | float | None]:
         """Return the filters by name, times in Unix seconds."""
-        return {
-            "agent": self.agent,
-            "part": self.part,
-            "after": _seconds(self.after),
-            "before": _seconds(self.before),
-        }
+        return vars(self) | {"after": _seconds(self.after), "before": _seconds(self.before)}
 
 
 @dataclass(frozen=True)
@@ -49,17 +44,8 @@ class SearchHit:
 
     def to_result(self) -> dict[str, Any]:
         """Return the hit as a tool result, without fields that do not apply."""
-        found = {
-            "step_id": self.step_id,
-            "seq": self.seq,
-            "agent_name": self.agent_name,
-            "part": self.part,
-            "score": round(self.score, 4),
-            "snippet": self.snippet,
-            "created_at": self.created_at.isoformat().replace("+00:00", "Z"),
-            "artifact": self.artifact,
-            "offset": self.offset,
-        }
+        time = self.created_at.isoformat().replace("+00:00", "Z")
+        found = vars(self) | {"score": round(self.score, 4), "created_at": time}
         return {key: value for key, value in found.items() if value is not None}
 
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from math import log
 from typing import Any
@@ -12,7 +13,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.errors import UsageError
 from roboco.tools.search.analyzer import match_expression, normalize, spelling
 from roboco.tools.search.passage import Passage
-from roboco.tools.search.result import PartKind, SearchFilters
+from roboco.tools.search.result import SearchFilters, SearchHit
 
 LAYOUT_VERSION = 2
 """The version of the tables. A file of another layout, or with other stemmers, is thrown away."""
@@ -55,21 +56,6 @@ class IndexedStep:
 
     seq: int
     digest: str
-
-
-@dataclass(frozen=True)
-class StoredPassage:
-    """A passage as the file stores it; `at` in Unix seconds. `id` is its number in the file, which grow from 1."""
-
-    id: int
-    seq: int
-    step_id: str
-    agent: str
-    part: PartKind
-    at: float
-    uri: str | None
-    offset: int | None
-    text: str
 
 
 class SqliteIndex:
@@ -140,9 +126,12 @@ class SqliteIndex:
         query = f"SELECT id FROM passages WHERE {_CONDITIONS}"  # noqa: S608 - no input
         return {number for (number,) in self._database.execute(query, filters.values)}
 
-    def passage(self, number: int) -> StoredPassage:
-        """Return the passage with this number."""
-        return StoredPassage(*self._database.execute("SELECT * FROM passages WHERE id = ?", (number,)).fetchone())
+    def hit(self, number: int, score: float) -> SearchHit:
+        """Return the passage with this number as a hit with this score, without the space around its text."""
+        query = "SELECT seq, step_id, agent, part, at, uri, offset, text FROM passages WHERE id = ?"
+        seq, step_id, agent, part, at, uri, offset, text = self._database.execute(query, (number,)).fetchone()
+        begin = None if offset is None else offset + len(text) - len(text.lstrip())
+        return SearchHit(step_id, seq, agent, part, score, text.strip(), datetime.fromtimestamp(at, UTC), uri, begin)
 
     def without_vector(self, space: str, limit: int) -> list[tuple[int, str]]:
         """Return the oldest passages without a vector. `space` is the model: vectors of another one are deleted."""

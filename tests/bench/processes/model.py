@@ -25,8 +25,10 @@ import sys
 import time
 from collections import defaultdict
 
+from aiohttp import web
+
 from roboco.lab.servers.dialect import Dialect
-from roboco.lab.servers.http_connection import ClientGone, Connection
+from roboco.lab.servers.model_server import begin_stream
 from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 
 SENT_MARK = b"@sent@"
@@ -36,7 +38,6 @@ ENDLESS_CHUNKS = 2000
 """Number of chunks that outlasts every bench."""
 SILENCE_SECONDS = 3600.0
 """Delay that outlasts every bench."""
-HEAD = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
 
 
 class _StartGroup:
@@ -54,11 +55,11 @@ class BenchModelServer(ModelServer):
         super().__init__(port, keep=0, dialect="lenient")
         self._groups: defaultdict[str, _StartGroup] = defaultdict(_StartGroup)
 
-    async def _answer(self, client: Connection, record: RequestRecord) -> None:
+    async def _answer(self, http: web.BaseRequest, record: RequestRecord) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         match record.request.system.split():
             case ["stream", chunks, interval]:
-                await _stream(client, record.request, int(chunks), float(interval), loop.time())
+                return await _stream(http, record.request, int(chunks), float(interval), loop.time())
             case ["together", streams, chunks, interval, hold, name]:
                 group = self._groups[name]
                 place, group.arrived = group.arrived, group.arrived + 1
@@ -66,9 +67,9 @@ class BenchModelServer(ModelServer):
                     print(name, "begins", time.monotonic(), flush=True)
                     group.start.set_result(loop.time() + float(hold))
                 start = await group.start + float(interval) * place / int(streams)
-                await _stream(client, record.request, int(chunks), float(interval), start)
+                return await _stream(http, record.request, int(chunks), float(interval), start)
             case _:
-                await super()._answer(client, record)
+                return await super()._answer(http, record)
 
     def _note(self, record: RequestRecord, **facts: object) -> None:
         super()._note(record, **facts)
@@ -83,21 +84,22 @@ class BenchModelServer(ModelServer):
                 pass
 
 
-async def _stream(client: Connection, request: Request, chunks: int, interval: float, due: float) -> None:
+async def _stream(
+    http: web.BaseRequest, request: Request, chunks: int, interval: float, due: float
+) -> web.StreamResponse:
     """Write each chunk when it is due; the transport buffers chunks that the client has not read yet."""
     stream = Dialect().stream(request, Reply(chunks=[f"{SENT_MARK.decode()} "]))
     before, after = stream.chunks[0].split(SENT_MARK)
     before = b"%x\r\n%s" % (len(before) + 19 + len(after), before)
-    loop, write = asyncio.get_running_loop(), client._writer.write
-    await client.send_head(Reply(), HEAD)
-    await client.send_chunk(stream.opening)
+    loop, response = asyncio.get_running_loop(), await begin_stream(http, Reply())
+    await response.write(stream.opening)
     for _ in range(chunks):
         await asyncio.sleep(due - loop.time())
         due += interval
-        if client._inbox.gone.done():
-            raise ClientGone(client._inbox.gone.result())
-        write(b"%s%d%s\r\n" % (before, time.time_ns(), after))
-    await client.send_chunk(stream.ending, last=True)
+        assert http.transport is not None, "the handler is cancelled when its client has gone"
+        http.transport.write(b"%s%d%s\r\n" % (before, time.time_ns(), after))
+    await response.write_eof(stream.ending)
+    return response
 
 
 def _print_event(record: RequestRecord, event: str, at: float) -> None:

@@ -37,7 +37,7 @@ class ScriptedTask:
         for item in items:
             self._items.put(item)
 
-    async def astream(self, *, subtasks: bool = False) -> AsyncGenerator[StreamItem, None]:
+    async def astream(self) -> AsyncGenerator[StreamItem, None]:
         while True:
             while self._items.empty():
                 await asyncio.sleep(0.01)
@@ -94,7 +94,7 @@ class ScriptedUser:
 
 def conversation(task: ScriptedTask, shown: ShownItems, **options: Any) -> Conversation:
     """Return a conversation about the task."""
-    return Conversation(cast(Task, task), shown.show, **options)
+    return Conversation(cast(Task, task), task.astream(), shown.show, **options)
 
 
 @pytest.fixture
@@ -148,3 +148,15 @@ def test_errors_of_the_stream_and_the_check_are_raised() -> None:
 
     with pytest.raises(OSError, match="a worker died"):
         conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), ShownItems(), check=check).follow()
+
+
+def test_a_watched_task_may_wait() -> None:
+    waits = event("status", status="user_turn", reason="")
+    task, shown = ScriptedTask(waits, status=TaskStatus.USER_TURN, answers=(MESSAGE, ENDED)), ShownItems()
+
+    def check() -> None:
+        if not task.sent:
+            task.send("go on")
+
+    assert conversation(task, shown, watches=True, check=check).follow() is TaskStatus.COMPLETED
+    assert [item.data for item in shown] == [waits, MESSAGE, ENDED]

@@ -116,4 +116,4 @@ def test_a_signal_while_the_command_closes_does_not_replace_its_result(monkeypat
 
     monkeypatch.setattr(run_team, "Orchestrator", InterruptedClient)
     with pytest.raises(UsageError, match="no agent 'unknown'"):
-        run_team.run_team(TEAM, RunOptions("hi", agent="unknown"))
+        run_team.run_team(TEAM, RunOptions("hi", {"agent": "unknown"}))
