@@ -51,9 +51,10 @@ def submission(task_id: str) -> dict[str, Any]:
 def celery_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the interpreter of a virtual environment that has `celery[redis]` alone."""
     folder = tmp_path_factory.mktemp("venv")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = folder / "bin" / "python"
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "celery[redis]"]
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
+    command = [*pip, "install", "--quiet", "--no-compile", "celery[redis]"]
     installed = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if installed.returncode and not os.environ.get("CI"):
         pytest.skip(f"pip cannot install celery here: {installed.stderr.strip()[-200:]}")
