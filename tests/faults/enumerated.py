@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from typing import Any
 
 from roboco.errors import TransientError
@@ -16,6 +17,7 @@ from tests.support.memory_ports.journeys import FORMED, JOURNEYS, assert_same
 from tests.support.memory_ports.limited import LIMITED
 from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import POLICY, World
+from tests.support.selection import PARTS
 
 IN_PROCESS = ("model.stream", "toolbox.run", "toolbox.verify")
 """Calls within the process, which no network repeats."""
@@ -104,6 +106,14 @@ INJECTIONS: dict[str, Injection] = {
     "wiped": _wiped,
     "wiped-and-dies": _wiped_and_dies,
 }
+
+
+def places(kind: str, part: int) -> Iterator[int]:
+    """Yield the port calls, from 1 on and without an end, at which this part causes the kind of fault.
+
+    It is every fifth call, beginning at another one for each kind: in each part, each call has one or two of the kinds.
+    """
+    return count(1 + (part + list(INJECTIONS).index(kind)) % PARTS, PARTS)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 The remote agent is in memory. It knows no message by its id, so each message that is sent begins a task.
 """
 
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from roboco.domain.history.step import REMOTE_TASK
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinate.remote_end import CHECK_DELAY
 from roboco.errors import TransientError
-from tests.faults.enumerated import INJECTIONS, FaultedCall
+from tests.faults.enumerated import INJECTIONS, FaultedCall, places
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import assert_whole, member
 from tests.support.memory_ports.model import says
@@ -20,6 +20,7 @@ from tests.support.memory_ports.remote_agent import WORDS, ModelWithRemote
 from tests.support.memory_ports.toolbox import MemoryToolbox
 from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import POLICY, TASK, Given, World, team_of
+from tests.support.selection import in_parts
 
 FAR = {"model": "far", "provider": "a2a", "base_url": "https://far.example/a2a"}
 TEAM = team_of(agents=[member("far")], models={"far": FAR})
@@ -106,15 +107,16 @@ def place_of(call: str, nth: int, stops: bool) -> int:
     return [at for at, name in enumerate(plain.calls, 1) if at > claimed and name == call][nth - 1]
 
 
+@in_parts
 @pytest.mark.parametrize("stops", [False, True])
 @pytest.mark.parametrize("kind", sorted(INJECTIONS))
-def test_a_fault_at_any_port_call_sends_no_message_twice(kind: str, stops: bool) -> None:
+def test_a_fault_at_any_port_call_sends_no_message_twice(kind: str, stops: bool, part: int) -> None:
     plain = RemoteRun(stops)
     plain.run()
     plain.check()
     assert list(plain.agent.states.values()) == ["CANCELED" if stops else "COMPLETED"]
     failures = []
-    for at in range(1, len(plain.calls) + 1):
+    for at in takewhile(lambda at: at <= len(plain.calls), places(kind, part)):
         ran = RemoteRun(stops)
         try:
             ran.run(kind, at)

@@ -9,21 +9,24 @@ from roboco.domain.ids import shop_task_id
 from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
-from tests.faults.enumerated import INJECTIONS, FaultedCall
+from tests.faults.enumerated import INJECTIONS, FaultedCall, places
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.shop_world import ShopWorld
 from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import TASK
+from tests.support.selection import in_parts
 
 
+@in_parts
 @pytest.mark.parametrize("effect", ["idempotent", "irreversible"])
 @pytest.mark.parametrize("kind", sorted(INJECTIONS))
-def test_a_fault_at_any_port_call_leads_to_one_result_for_each_call(kind: str, effect: str) -> None:
-    at, came, failures = 0, True, []
-    while came:
-        at += 1
+def test_a_fault_at_any_port_call_leads_to_one_result_for_each_call(kind: str, effect: str, part: int) -> None:
+    failures = []
+    for at in places(kind, part):
         came, failure = _run_with_fault(kind, at, effect)
         failures += [failure] if failure else []
+        if not came:
+            break
     assert not failures, "\n".join(failures[:10])
     assert at > 60
 

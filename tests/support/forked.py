@@ -6,6 +6,7 @@ benchmarks, the tests of the command line and those of `deploy/` start the comma
 
 import atexit
 import ctypes
+import gc
 import importlib
 import multiprocessing
 import os
@@ -39,14 +40,28 @@ PROGRAMS: Mapping[str, Callable[[], object]] = {
     "uvicorn": lambda: importlib.import_module("uvicorn").main(),  # the lowest versions are tested without it
 }
 IMPORTED = (
+    "billiard.popen_fork",
+    "billiard.sharedctypes",
+    "celery.app.amqp",
+    "celery.app.control",
+    "celery.app.events",
+    "celery.app.log",
+    "celery.apps.worker",
     "celery.bin.celery",
     "celery.concurrency.prefork",
     "celery.concurrency.thread",
+    "celery.fixups.django",
+    "celery.loaders.app",
+    "celery.worker.autoscale",
+    "celery.worker.components",
+    "celery.worker.strategy",
     "roboco.broker.consumer",
     "roboco.cli.gateway.serve",
     "roboco.gateway.app",
     "roboco.model.openai_model",
     "roboco.workers.compose_app",
+    "roboco.workers.erased_indexes",
+    "roboco.workers.sweeper",
     "uvicorn.main",
 )
 """Modules that the fork server imports. None of them reads the environment, which differs by worker."""
@@ -106,6 +121,7 @@ def _context() -> ForkServerContext:
 
 def _run(program: str, arguments: Sequence[str], env: dict[str, str], log: Path, cwd: Path) -> None:
     """Set the child up as the command's process, and run the program."""
+    gc.freeze()  # a collection would read, and so copy, all objects of the fork server: half of a worker's start
     os.setsid()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG

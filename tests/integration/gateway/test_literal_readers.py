@@ -1,4 +1,4 @@
-"""Programs that have copied the documents' classes read a task's records and submit their own, on a folder and S3."""
+"""Programs that have copied the documents' classes read a task's records and submit their own."""
 
 import json
 from collections.abc import Iterator
@@ -69,29 +69,29 @@ def answer(request: Request) -> Reply:
 
 
 @pytest.fixture(scope="module")
-def task(stack: Stack) -> Task:
+def task(shared_stack: Stack) -> Task:
     """Return a task that has ended, with calls, a failed result, a file and a goal that was not reached."""
-    stack.model.script(answer)
+    shared_stack.model.script(answer)
     imported = [
         Document000.TaskStep(
             id="step_1", agent_name="user", parts=[TextPart(text="hello")], created_at="2026-01-02T03:04:05"
         ),
         Document002.TaskStep(agent_name="one", parts=[TextPart(text="hi")]),
     ]
-    task = stack.orchestrator.run(TEAM, "go", history=imported, goals=GOALS, agent="one")
+    task = shared_stack.orchestrator.run(TEAM, "go", history=imported, goals=GOALS, agent="one")
     task.result(60)
     return task
 
 
 @pytest.fixture(scope="module")
-def client(stack: Stack) -> Iterator[httpx2.Client]:
-    with GatewayProcess(stack) as gateway, httpx2.Client(base_url=gateway.url, timeout=60) as client:
+def client(shared_stack: Stack) -> Iterator[httpx2.Client]:
+    with GatewayProcess(shared_stack) as gateway, httpx2.Client(base_url=gateway.url, timeout=60) as client:
         yield client
 
 
 @pytest.mark.parametrize("form", STEPS)
 def test_history_in_a_form_is_read_by_the_classes_of_its_document(
-    form: Any, stack: Stack, task: Task, client: httpx2.Client
+    form: Any, shared_stack: Stack, task: Task, client: httpx2.Client
 ) -> None:
     records = task.history(form=form)
     assert len(records) == len(task.history())
@@ -105,14 +105,14 @@ def test_history_in_a_form_is_read_by_the_classes_of_its_document(
         page = client.get(f"/v1/tasks/{task.task_id}/history", params={"form": form, "start": start, "limit": 2}).json()
         paged, start = paged + page["steps"], page["next"]
     assert paged == records
-    shell = Shell(stack.folder, stack.environment)
+    shell = Shell(shared_stack.folder, shared_stack.environment)
     assert shell.call_json("show", task.task_id, "--json", "--form", form)["steps"] == records
     assert client.get(f"/v1/tasks/{task.task_id}/history", params={"form": "004"}).status_code == 422
 
 
-def test_example_of_the_guide_reads_the_task(stack: Stack, task: Task, tmp_path: Path) -> None:
+def test_example_of_the_guide_reads_the_task(shared_stack: Stack, task: Task, tmp_path: Path) -> None:
     (program := tmp_path / "read_documents.py").write_text(example("file", "read_documents.py"))
-    printed = forked.run_script(program, task.task_id, env=stack.environment).splitlines()
+    printed = forked.run_script(program, task.task_id, env=shared_stack.environment).splitlines()
     assert [line.split()[1] for line in printed[: len(task.history())]] == [step.agent_name for step in task.history()]
     assert {"AgentTextDeltaEvent", "AgentToolUseEvent", "AgentToolResultEvent"} <= {*printed}
 

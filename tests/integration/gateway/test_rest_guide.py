@@ -20,7 +20,9 @@ SECTION = re.compile(r"^## REST\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def test_the_commands_of_the_guide_run_one_after_the_other(folder_stack: Stack, tmp_path: Path) -> None:
+def test_the_commands_of_the_guide_run_one_after_the_other(
+    shared_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     section = SECTION.search((GUIDES / "gateway.md").read_text())
     assert section is not None
     script = "set -euo pipefail\n" + "\n".join(COMMANDS.findall(section[1]))
@@ -28,8 +30,8 @@ def test_the_commands_of_the_guide_run_one_after_the_other(folder_stack: Stack, 
     teams.mkdir()
     desk = {"name": "desk", "agents": [{"name": "writer", "prompt": "You write."}]}
     (teams / "desk.yaml").write_text(yaml.safe_dump(desk))
-    folder_stack.settings = folder_stack.settings.model_copy(update={"teams_dir": teams})
-    with served(folder_stack, "gateway") as (_, client):
+    monkeypatch.setattr(shared_stack, "settings", shared_stack.settings.model_copy(update={"teams_dir": teams}))
+    with served(shared_stack, "gateway-of-the-guide") as (_, client):
         variables = {"ROBOCO": str(client.base_url).rstrip("/"), "KEY": "none", "PATH": "/usr/bin:/bin"}
         done = subprocess.run(
             ["bash", "-c", script],

@@ -51,9 +51,10 @@ def submission(task_id: str) -> dict[str, Any]:
 def celery_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the interpreter of a virtual environment that has `celery[redis]` alone."""
     folder = tmp_path_factory.mktemp("venv")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = folder / "bin" / "python"
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "celery[redis]"]
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
+    command = [*pip, "install", "--quiet", "--no-compile", "celery[redis]"]
     installed = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if installed.returncode and not os.environ.get("CI"):
         pytest.skip(f"pip cannot install celery here: {installed.stderr.strip()[-200:]}")
@@ -61,13 +62,13 @@ def celery_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def test_producer_of_the_guide_needs_celery_alone(folder_stack: Stack, celery_python: Path, tmp_path: Path) -> None:
-    folder_stack.model.script(lambda request: Reply(text=f"You say: {request.last_user}"))
+def test_producer_of_the_guide_needs_celery_alone(shared_stack: Stack, celery_python: Path, tmp_path: Path) -> None:
+    shared_stack.model.script(lambda request: Reply(text=f"You say: {request.last_user}"))
     write_files(tmp_path)
     for name in ("submit.py", "follow.py"):
         program = (tmp_path / name).read_text()
         assert "redis://127.0.0.1:6379/0" in program
-        (tmp_path / name).write_text(program.replace("redis://127.0.0.1:6379/0", folder_stack.settings.redis_url))
+        (tmp_path / name).write_text(program.replace("redis://127.0.0.1:6379/0", shared_stack.settings.redis_url))
     python = str(celery_python)
     assert run([python, "-I", "-c", "import importlib.util as u; print(u.find_spec('roboco'))"]) == "None\n"
     run([python, "-I", str(tmp_path / "submit.py")])
@@ -77,19 +78,19 @@ def test_producer_of_the_guide_needs_celery_alone(folder_stack: Stack, celery_py
     events = [line for line in printed if line.startswith("event_")]
     assert (events[0], events[1], events[-1]) == ("event_task_start ", "event_user_message Hello.", "event_task_end ")
     run([python, "-I", str(tmp_path / "submit.py")])  # a repeated submission starts no other task
-    assert shape(folder_stack.orchestrator.task("order-17").history()) == [
+    assert shape(shared_stack.orchestrator.task("order-17").history()) == [
         ("user", ["Hello."]),
         ("echo", ["You say: Hello."]),
     ]
 
 
-def test_a_producer_with_only_a_socket_submits_and_follows(folder_stack: Stack) -> None:
-    folder_stack.model.script(answer)
+def test_a_producer_with_only_a_socket_submits_and_follows(shared_stack: Stack) -> None:
+    shared_stack.model.script(answer)
     arguments = submission("by-hand")
     script = ROOT / "tests" / "integration" / "producers" / "raw_producer.py"
-    command = [sys.executable, "-I", "-S", str(script), str(folder_stack.valkey.port)]
+    command = [sys.executable, "-I", "-S", str(script), str(shared_stack.valkey.port)]
     printed = run(command, json.dumps(arguments))
-    task = folder_stack.orchestrator.task("by-hand")
+    task = shared_stack.orchestrator.task("by-hand")
     assert shape(task.history()) == GRAPH.expected
     assert_complete([json.loads(line) for line in printed.splitlines()], task)
 

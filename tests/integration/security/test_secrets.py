@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from roboco.local.process import Server, free_port, start_server
 from roboco.local.seaweed import S3Server
 from roboco.local.valkey import start_valkey
 from roboco.workspace.s3 import connect_s3
-from tests.integration.cli.process import COMMAND
+from tests.support import forked
 from tests.support.mcp_servers import SHOP, run_http_server
 from tests.support.servers.hook_server import HookServer
 from tests.support.servers.model_server import ModelServer, Reply, Request
@@ -107,9 +106,11 @@ class CanaryStack(Stack):
 
     def run_command(self, line: str) -> str:
         """Run the command of `roboco`, and return its output and errors."""
-        command = [*COMMAND, *line.split()]
-        done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, check=False)
-        return (done.stdout + done.stderr).decode()
+        log = self.folder / f"{line}.printed"
+        forked.start(
+            line, line.split(), program="roboco", env=self.environment, log=log, cwd=self.folder
+        ).process.wait()
+        return log.read_text()
 
 
 def fetch(request: str | urllib.request.Request) -> str:
