@@ -1,5 +1,6 @@
 """following: read the stream of a task until the answer to a message of a chat is whole."""
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -7,11 +8,15 @@ from roboco.client.task import Task
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import USER
 from roboco.domain.stream.merged import Cursor
+from roboco.errors import TransientError
 from roboco.gateway.answers.answer_stream import AnswerPart, AnswerStream
 from roboco.gateway.answers.ids import ITEM_PREFIX
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai.accepting import read_state
 from roboco.gateway.openai.segment import begins_response
+from roboco.gateway.problem import Problem
+
+_log = logging.getLogger(__name__)
 
 
 async def answer_parts(
@@ -27,7 +32,7 @@ async def answer_parts(
             if item is not None:
                 parts = answer.feed(item)
             elif answer.delegates:
-                parts = answer.ask(await gateway.calls.reads.run(_unapproved, task))
+                parts = answer.ask(await unapproved_in_sub_tasks(gateway, task))
             else:
                 continue
             for part in parts:
@@ -39,8 +44,19 @@ async def answer_parts(
                     yield part
 
 
+async def unapproved_in_sub_tasks(gateway: Gateway, task: Task) -> dict[str, list[ToolCall]]:
+    """Return the calls of sub-tasks that need an approval, by agent; none while a server does not answer.
+
+    Cost: that of `PendingActions.unapproved`, and twice that if there are some.
+    """
+    try:
+        return await gateway.calls.reads.run(_unapproved, task)
+    except (Problem, TransientError) as error:  # the stream goes on, and the next gap looks again
+        _log.info("the sub-tasks of task %s cannot be read: %s", task.task_id, error)
+        return {}
+
+
 def _unapproved(task: Task) -> dict[str, list[ToolCall]]:
-    """Return the calls of sub-tasks that need an approval, by agent."""
     pending = task.pending_actions()
     if not (calls := pending.unapproved()):
         return {}

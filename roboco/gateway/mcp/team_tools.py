@@ -30,6 +30,7 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.stream.event import AgentSelected
 from roboco.domain.stream.item import StreamItem, ToolCallItem
 from roboco.errors import RobocoError, UsageError
+from roboco.gateway.answers.following import unapproved_in_sub_tasks
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import MAX_KEY_CHARS, are_answered, new_task_id
 from roboco.gateway.openai.ids import shown_task_id
@@ -245,18 +246,18 @@ class TeamTools:
 
         Return the number of reports, and the result.
         """
-        progress, reads = 0, self.gateway.calls.reads
+        progress = 0
         async with aclosing(task.astream_with_gaps()) as items:
             async for item in items:
                 if item is None:
-                    if await reads.run(lambda: task.pending_actions().unapproved()):
+                    if await unapproved_in_sub_tasks(self.gateway, task):
                         return progress, await self.gateway.calls.histories.run(_result_now, task)
                     continue
                 if (message := _progress(item)) is not None:
                     progress += 1
                     await ctx.session.report_progress(progress, None, message)
                 waits = item.type == "event_status" and item.data.status.waiting
-                if waits and await reads.run(task.is_at_rest):
+                if waits and await self.gateway.calls.reads.run(task.is_at_rest):
                     break
         return progress, await task.aresult()
 
