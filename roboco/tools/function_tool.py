@@ -23,8 +23,7 @@ Verify = Callable[[dict[str, Any], str], Any]
 """Finds out whether a call with these arguments and this idempotency key had its effect."""
 
 _TOOL_ATTRIBUTE = "__roboco_tool__"
-_VERIFY_ATTRIBUTE = "__roboco_verify__"
-_LEAST_ATTRIBUTE = "__roboco_least__"
+"""Of a marked function: its `verify`, and the least effect and approval."""
 _CHECK_ATTRIBUTE = "__roboco_check__"
 ApprovalFloor = Literal["never", "required"]
 MAX_MISTAKES = 5
@@ -69,9 +68,7 @@ def tool(
     """
 
     def mark(marked: Function) -> Function:
-        setattr(marked, _TOOL_ATTRIBUTE, True)
-        setattr(marked, _VERIFY_ATTRIBUTE, verify)
-        setattr(marked, _LEAST_ATTRIBUTE, (effect, approval))
+        setattr(marked, _TOOL_ATTRIBUTE, (verify, effect, approval))
         return marked
 
     return mark if function is None else mark(function)
@@ -94,7 +91,7 @@ def is_check(function: object) -> bool:
 
 def is_tool(function: object) -> bool:
     """Return True if the function was marked with `tool`."""
-    return callable(function) and getattr(function, _TOOL_ATTRIBUTE, False) is True
+    return callable(function) and isinstance(getattr(function, _TOOL_ATTRIBUTE, None), tuple)
 
 
 @dataclass(frozen=True)
@@ -207,8 +204,8 @@ def describe_function(function: Callable[..., Any]) -> FunctionTool:
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[f"parameter{len(fields)}"] = (hints[name], Field(default, alias=name))
     arguments = create_model(_name(function), __config__=ConfigDict(extra="forbid"), **fields)
-    verify, least = getattr(function, _VERIFY_ATTRIBUTE, None), getattr(function, _LEAST_ATTRIBUTE, ("pure", "never"))
-    return FunctionTool(function, inspect.getdoc(function) or "", arguments, context, verify, *least)
+    marks = getattr(function, _TOOL_ATTRIBUTE, (None, "pure", "never"))
+    return FunctionTool(function, inspect.getdoc(function) or "", arguments, context, *marks)
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -1,7 +1,7 @@
 """roboco tasks: a table of tasks, from the task index."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from roboco.cli.terminal.format import age, plain_reason, status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.table import plain_table, text_table
+from roboco.cli.terminal.table import text_table
 from roboco.client.operator.stuck import StuckTask
 from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
@@ -108,25 +108,18 @@ def _causes(orchestrator: Orchestrator, found: Sequence[TaskEntry]) -> list[str]
 
 
 def _table(found: Sequence[TaskEntry], now: datetime) -> Table:
-    table = plain_table("task", "team", "status", ">steps", ">tokens in", ">out", ">age", ">changed")
-    reasons = any(entry.reason for entry in found)
-    for heading in ("title", "reason")[: 1 + reasons]:
-        table.add_column(heading, overflow="ellipsis", no_wrap=True)
-    for entry in found:
-        asks = ", asks" if entry.waits else ""
-        table.add_row(
-            Text(entry.task_id),
-            Text(one_line(entry.team, 64)),
-            Text(f"{entry.status}{asks}", status_colour(TaskStatus.APPROVAL if asks else entry.status)),
-            Text(str(entry.steps)),
-            Text(str(entry.tokens_in)),
-            Text(str(entry.tokens_out)),
-            Text(age((now - entry.created_at).total_seconds())),
-            Text(age((now - entry.updated_at).total_seconds())),
-            Text(one_line(entry.title, MAX_TITLE_CHARS)),
-            *([Text(one_line(plain_reason(entry.reason), MAX_REASON_CHARS))] if reasons else []),
-        )
-    return table
+    headings = ("task", "team", "status", ">steps", ">tokens in", ">out", ">age", ">changed", "…title", "…reason")
+    shown = headings if any(entry.reason for entry in found) else headings[:-1]
+    return text_table(shown, ([*_cells(entry, now)][: len(shown)] for entry in found))
+
+
+def _cells(entry: TaskEntry, now: datetime) -> Iterator[str | Text]:
+    asks = ", asks" if entry.waits else ""
+    yield from (entry.task_id, one_line(entry.team, 64))
+    yield Text(f"{entry.status}{asks}", status_colour(TaskStatus.APPROVAL if asks else entry.status))
+    yield from map(str, (entry.steps, entry.tokens_in, entry.tokens_out))
+    yield from (age((now - time).total_seconds()) for time in (entry.created_at, entry.updated_at))
+    yield from (one_line(entry.title, MAX_TITLE_CHARS), one_line(plain_reason(entry.reason), MAX_REASON_CHARS))
 
 
 def _list_stuck_tasks(filters: TaskFilterOptions, limit: int, cursor: str, as_json: bool) -> int:

@@ -194,12 +194,10 @@ class LiveView:
         match event:
             case UserInterrupted():
                 self._interrupted(event)
-            case TurnRestarted(replaced=True):
-                made = f"{event.attempt - 1} attempt{'s' if event.attempt > 2 else ''}"
-                self._note(f"ends after {made} (discard the text above): {event.reason}", "yellow")
-                self._attempt, self._text_so_far, self._holds_text = event.attempt, "", False
             case TurnRestarted():
-                self._note(f"starts again (attempt {event.attempt}, discard the text above): {event.reason}", "yellow")
+                made = counted(event.attempt - 1, "attempt")
+                fate = f"ends after {made} (" if event.replaced else f"starts again (attempt {event.attempt}, "
+                self._note(f"{fate}discard the text above): {event.reason}", "yellow")
                 self._attempt, self._text_so_far, self._holds_text = event.attempt, "", False
             case StreamReset():
                 self._note(f"set up again from the workspace, which holds {counted(event.steps, 'step')}", "yellow")

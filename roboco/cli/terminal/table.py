@@ -18,14 +18,17 @@ MAX_CELL_CHARS = 500
 
 
 def plain_table(*headings: str) -> Table:
-    """Return a table. The cells below ">" are on the right side; these and those below "<" are kept whole."""
+    """Return a table. The cells below ">" are on the right side; these and those below "<" are kept whole.
+
+    Those below "…" are cut off where the line ends.
+    """
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in headings:
         table.add_column(
-            heading.lstrip("<>"),
+            heading.lstrip("<>…"),
             justify="right" if heading.startswith(">") else "left",
-            no_wrap=heading.startswith((">", "<")),
-            overflow="fold",
+            no_wrap=heading.startswith((">", "<", "…")),
+            overflow="ellipsis" if heading.startswith("…") else "fold",
         )
     return table
 

@@ -5,7 +5,6 @@ This one refuses what no provider accepts, and streams by the book. A provider t
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Final
@@ -14,6 +13,10 @@ from roboco.lab.servers.chat_protocol import ChatRefusal, ChatReply, ChatRequest
 
 CREATED: Final = 1_700_000_000
 DONE: Final = b"data: [DONE]\n\n"
+MODEL_LIST: Final[Json] = {
+    "object": "list",
+    "data": [{"id": "scripted", "object": "model", "created": CREATED, "owned_by": "roboco"}],
+}
 _KINDS: Final = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}
 
 
@@ -160,9 +163,3 @@ class Dialect:
 def event(value: object) -> bytes:
     """Return the value as a server-sent event."""
     return b"data: %s\n\n" % encoded(value)
-
-
-def model_list(models: Sequence[str]) -> Json:
-    """Return the answer to GET /v1/models."""
-    entries = [{"id": m, "object": "model", "created": CREATED, "owned_by": "roboco"} for m in models]
-    return {"object": "list", "data": entries}

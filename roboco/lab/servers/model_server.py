@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -25,7 +25,7 @@ import aiohttp
 from aiohttp import web
 
 from roboco.lab.servers.chat_protocol import ChatRefusal, ChatReply, ChatRequest, encoded
-from roboco.lab.servers.dialect import Dialect, model_list
+from roboco.lab.servers.dialect import MODEL_LIST, Dialect
 
 BACKLOG = 1024
 _PASSED_HEADERS: Final = ("authorization", "accept", "openai-organization", "openai-project")
@@ -68,7 +68,6 @@ class ModelServer:
         self,
         port: int = 0,
         *,
-        models: Sequence[str] = ("scripted",),
         keep: int | None = None,
         host: str = "127.0.0.1",
         dialect: Dialect | None = None,
@@ -79,7 +78,6 @@ class ModelServer:
         self.slow = 1.0
         """The factor of the interval between two chunks of replies that begin from now on."""
         self._port = port
-        self._models = models
         self._changed = threading.Condition()
         self._records: deque[RequestRecord] = deque(maxlen=keep)
         self._count = 0
@@ -323,7 +321,7 @@ class ModelServer:
         if reply.status >= 400:
             return encoded(self._dialect.error_body(ChatRefusal(reply.text, status=reply.status, code=reply.code)))
         if request.method == "GET":
-            return encoded(model_list(self._models))
+            return encoded(MODEL_LIST)
         return encoded(self._dialect.completion(request, reply))
 
 

@@ -7,10 +7,11 @@
 Only `McpServers` imports this module, when a server is first used: the `mcp` package takes 0.7 s and 30 MB.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from functools import partial
 from typing import Any, TypeVar
 
@@ -89,15 +90,7 @@ class McpConnection:
 
     def _wait(self, coroutine: Coroutine[Any, Any, T], until: float, cancelled: Callable[[], bool], did: str) -> T:
         """Return the result of the coroutine, which runs on the loop. Cancel it if its result is not needed."""
-        future: Future[T] = Future()
-
-        async def run() -> None:
-            try:
-                future.set_result(await coroutine)
-            except Exception as error:
-                future.set_exception(error)
-
-        running = self._loop.submit(run())
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop.loop())
         try:
             while not future.done():
                 if (left := until - time.monotonic()) <= 0:
@@ -107,8 +100,7 @@ class McpConnection:
                 wait([future], min(left, _POLL_INTERVAL))
             return future.result()
         finally:
-            if not future.done():
-                running.cancel()
+            future.cancel()
 
     async def _list_page(self, cursor: str | None, until: float) -> tuple[list[Any], str | None]:
         async def send(client: ClientSession, found: Exchange) -> None:
