@@ -196,8 +196,13 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
 
 
 LONG_SEARCHES = ("a repetition of a bulk control sends other items",)
-SHAPES_OF_BUGS = {"a late notification is delivered": ("conversation",)}
-"""The shapes in which a rare bug is searched: few others have two notifications."""
+SHAPES_OF_BUGS = {
+    "a late notification is delivered": ("conversation",),
+    "a turn emits without a fence": ("limited",),
+    "sub-tasks are not erased": ("delegating",),
+}
+"""The shapes in which a rare bug is searched: those with two notifications, with a turn that is tried again, and with
+sub-tasks."""
 
 
 @pytest.mark.parametrize(
