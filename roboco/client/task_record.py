@@ -13,9 +13,8 @@ from roboco.client.task_result import state_of
 from roboco.domain.decision.router import Router, route
 from roboco.domain.feedback import Feedback
 from roboco.domain.history.call_failure import CallFailure
-from roboco.domain.history.limit_changes import read_limit_overrides
 from roboco.domain.history.lineage import parent_of
-from roboco.domain.history.state import TaskState
+from roboco.domain.history.state import TaskState, fold
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.limits import Limits
@@ -135,13 +134,12 @@ class TaskRecord(TaskHandle):
     def limits(self) -> Limits:
         """Return the limits that apply now: those of the team, with later changes.
 
-        Cost: one read of Redis; of a task that Redis no longer has, its summary. If Redis has lost an open task, its
-        history is searched, but not parsed.
+        Cost: one read of Redis; of a task that Redis no longer has, its summary, and if it is open, its history.
         """
         live = self._engine.tasks.task_store.load(self.task_id, 1)
         overrides = live.state.limit_overrides if live is not None else self.stored_summary().limit_overrides
         if overrides is None:
-            overrides = read_limit_overrides(self._engine.workspace.histories.lines(self.task_id))
+            overrides = fold(self.steps()).limit_overrides
         return self.team().limits.with_overrides(overrides)
 
     def verify(self) -> int:

@@ -151,6 +151,12 @@ def check_no_run_id(task_id: str) -> None:
         raise UsageError(f"task id {task_id!r} begins with {RUN_PREFIX!r}, as only runs of what-if do; choose another")
 
 
+def team_task_id(celery_id: str) -> str:
+    """Return the id of the task that a Celery task of a canvas submits: the same for each of its messages."""
+    named = f"celery-{celery_id}"
+    return named if is_task_id(named) else f"celery-{sha256(celery_id)[:32]}"
+
+
 def retry_id(task_id: str, steps: int) -> str:
     """Return the id of the task with which a failed one continues that has ended after this number of steps."""
     return qualified_id(tenant_of(task_id) or None, f"retry_{sha256(f'{task_id}/{steps}')[:32]}")

@@ -9,7 +9,7 @@ import pytest
 from celery import Celery, chain
 
 import roboco
-from roboco.client.canvas.task_ids import team_task_id
+from roboco.domain.ids import team_task_id
 from roboco.domain.paths import NOTIFY_MARKERS, summary_path
 from tests.support.celery_shops import shop_app
 from tests.support.servers.model_server import Reply

@@ -12,7 +12,7 @@ from celery import Celery
 from celery.worker import state
 
 from roboco.broker.background import run_periodically
-from roboco.client.canvas.task_ids import team_task_id
+from roboco.domain.ids import team_task_id
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import open_marker_path
 from roboco.engine.accept.accept_item import accept_item

@@ -11,11 +11,11 @@ from kombu.utils import json
 from roboco.broker.continuation import serialize_request
 from roboco.broker.names import BROKER_KEY, ENDED_TASK
 from roboco.client.canvas.broker import broker_mistake, broker_of
-from roboco.client.canvas.task_ids import team_task_id
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.canonical_json import canonical_json
+from roboco.domain.ids import team_task_id
 from roboco.domain.notification import NotifyTarget
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus

@@ -13,7 +13,7 @@ from celery.exceptions import TaskRevokedError
 import roboco
 from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.signature import TeamTask
-from roboco.client.canvas.task_ids import team_task_id
+from roboco.domain.ids import team_task_id
 from roboco.domain.paths import finished_notifications_path, open_marker_path
 from roboco.local.valkey import ValkeyServer
 from tests.support.celery_shops import VISIBILITY_TIMEOUT, shop_app

@@ -10,7 +10,7 @@ from celery.exceptions import TaskRevokedError
 
 import roboco
 from roboco import TaskFailed
-from roboco.client.canvas.task_ids import team_task_id
+from roboco.domain.ids import team_task_id
 from roboco.domain.paths import notifications_path, open_marker_path
 from tests.conftest import need
 from tests.support.celery_shops import shop_app

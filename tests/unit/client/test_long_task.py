@@ -12,8 +12,6 @@ from roboco.client.stream import TaskStream, WorkerCheck
 from roboco.client.task_explanation import explanation_of
 from roboco.client.task_record import TaskRecord
 from roboco.client.usage_report import usage_report
-from roboco.domain.history.limit_changes import read_limit_overrides
-from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.steps_on_demand import BLOCK_STEPS
 from roboco.domain.limits import LimitOverrides
@@ -26,7 +24,6 @@ from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.parts import with_parts
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.domain.steps import steps_of
 
 MESSAGES = 120
 """Messages of the task, each with an answer."""
@@ -100,9 +97,7 @@ def test_the_limits_of_a_summary_without_them_are_those_of_the_history() -> None
     record = json.loads(world.files.held[summary_path(TASK)])
     assert record.pop("limit_overrides") == {"max_cost": 7}
     world.files.held[summary_path(TASK)] = json.dumps(record).encode()
-    task, histories = reader(world)
-    assert task.limits().max_cost == 7
-    assert histories.steps == 0
+    assert reader(world)[0].limits().max_cost == 7
 
 
 def test_the_limits_of_an_open_task_that_redis_has_lost_are_those_of_the_history() -> None:
@@ -142,17 +137,3 @@ def test_a_stream_reads_a_part_of_the_steps_at_a_time(
     assert [*steps] == world.history()[1:]
     assert list(followed.iter_steps(100)) == world.history()[100:]
     assert list(followed.iter_steps(len(world.history()))) == []
-
-
-def test_new_limits_are_found_among_the_lines_of_other_steps() -> None:
-    steps = steps_of(
-        ("user", 'a text with "new_limits" in it', {"new_limits": {"max_cost": 1}}),
-        ("orchestrator", "raised", {"new_limits": {"max_cost": 2, "agents": {"a": {"max_steps": 3}}}}),
-        ("a", "text"),
-        ("orchestrator", "raised", {"new_limits": {"agents": {"b": {"max_calls": 4}}, "max_cost": None}}),
-        ("orchestrator", "retried", {"retry": {"limits": {"max_seconds": 60}}}),
-        ("orchestrator", "retried", {"retry": {"reason": "the key is valid again"}}),
-    )
-    overrides = read_limit_overrides(step.line().encode() for step in steps)
-    assert overrides == fold(steps).limit_overrides
-    assert overrides == {"max_cost": None, "agents": {"a": {"max_steps": 3}, "b": {"max_calls": 4}}, "max_seconds": 60}
