@@ -37,7 +37,12 @@ TEAMS: dict[str, dict[str, Any]] = {
         ],
     },
     "chief": {
-        "agents": [{"name": "chief", "prompt": "chief", "delegates": ["guarded"]}],
+        "agents": [{"name": "chief", "prompt": "chief", "delegates": ["guarded", "patient"]}],
+        "teams": {"guarded": "guarded.json", "patient": "patient.json"},
+    },
+    "both": {
+        "agents": [{"name": "both", "prompt": "both", "delegates": ["guarded"], "tools": ["add"]}],
+        "tools": [{"name": "add", "function": "tests.support.tools_for_agents:add", "approval": "required"}],
         "teams": {"guarded": "guarded.json"},
     },
     "patient": {
@@ -92,7 +97,9 @@ def answer(request: Request) -> Reply:
 def calls_for(said: str, tools: Sequence[str]) -> list[tuple[str, Any]]:
     """Return the calls that a message leads to."""
     if "delegate" in tools:
-        return [("delegate", {"team": "guarded", "prompt": one}) for one in said.split(" and ")]
+        own: list[tuple[str, Any]] = [("add", {"a": 5, "b": 6})] if "add" in tools else []
+        teams = {one: "patient" if "slow" in one else "guarded" for one in said.split(" and ")}
+        return [("delegate", {"team": teams[one], "prompt": one}) for one in said.split(" and ")] + own
     if "weather" in said and "client_weather" in tools:
         return [("client_weather", {"city": city}) for city in (("Bonn", "Rome") if "both" in said else ("Bonn",))]
     return [call for call in SUMS if call[0] in tools][:1] if "add" in said else []

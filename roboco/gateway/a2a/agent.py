@@ -21,11 +21,11 @@ from roboco.gateway.a2a import task_events as events
 from roboco.gateway.a2a.contexts import MessageRequest, accept, context_of, first_task_of, own_begin
 from roboco.gateway.answers.answer_stream import AnswerStream
 from roboco.gateway.answers.chats import chat_of_task
-from roboco.gateway.answers.following import answer_parts
+from roboco.gateway.answers.following import answer_parts, unapproved_in_sub_tasks
 from roboco.gateway.answers.ids import task_id_of_branch
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai.accepting import AcceptedTurn
-from roboco.gateway.openai.ids import shown_task_id
+from roboco.gateway.openai.ids import shown_call_id, shown_task_id
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart
@@ -236,9 +236,8 @@ class TeamAgent:
     def _shown(self, task: Task, history: int | None, whole: bool) -> a2a.Task:
         """Return the task; `whole` with its artifacts, and the message of its status. It blocks."""
         summary = task.summary()
-        asked = _asked(task, summary) if whole else []
-        waits = asked and summary.status is TaskStatus.RUNNING  # for a decision on a call of a sub-task
-        state = task_state(TaskStatus.APPROVAL if waits else summary.status, summary.reason)
+        asked = self._asked_below(task) if summary.status is TaskStatus.RUNNING else []
+        state = task_state(TaskStatus.APPROVAL if asked else summary.status, summary.reason)
         shown = self._head(task, state)
         shown.status.timestamp.FromDatetime(summary.updated_at)
         if whole or history != 0:
@@ -248,16 +247,23 @@ class TeamAgent:
             shown.history.extend(said if history is None else said[max(0, len(said) - history) :])
         if whole:
             shown.artifacts.extend(events.artifacts_of(own, self._files(shown.id)))
-            if asked:
-                shown.status.message.CopyFrom(events.message(f"{shown.id}-{summary.steps}", asked))
+            if parts := asked or _asked(task, summary):
+                shown.status.message.CopyFrom(events.message(f"{shown.id}-{summary.steps}", parts))
         return shown
+
+    def _asked_below(self, task: Task) -> list[a2a.Part]:
+        """Return the calls of sub-tasks that need an approval. Their ids name the sub-task."""
+        shown = shown_task_id(self.caller, task.task_id)
+        asked = [(events.call_value(one.call), f"{shown}{one.below}") for one in unapproved_in_sub_tasks(task)]
+        found = [call | {"callId": shown_call_id(call["callId"], child)} for call, child in asked]
+        return [events.data_part(call | {"action": "approve"}) for call in found]
 
 
 def _asked(task: Task, summary: TaskSummary) -> list[a2a.Part]:
     """Return what the status of a task says: why it has failed or is paused, and what it waits for."""
     explains = summary.status.ended or summary.status is TaskStatus.PAUSED
     parts = [a2a.Part(text=summary.reason)] if summary.reason and explains else []
-    if not summary.status.ended:
+    if summary.status.waiting:
         pending = task.pending_actions()
         waits = {"approve": pending.unapproved(), "answer": pending.unanswered(), "resolve": pending.unknown()}
         asked = [events.call_value(call) | {"action": action} for action, calls in waits.items() for call in calls]

@@ -66,8 +66,7 @@ class RunStream:
         self._open: parts.Piece | None = None
         """The first piece of the open part."""
         self._pieces: list[str] = []
-        self._approvals: list[str] = []
-        """The calls that need an approval."""
+        self._approvals: list[parts.ApprovalAsked] = []
         self._result: Any = None
 
     def opening(self, trimmed: bool) -> Iterator[Event]:
@@ -133,7 +132,7 @@ class RunStream:
             case parts.CallReturned() if not part.by_client:  # the client has its own
                 yield self._returned(part.result)
             case parts.ApprovalAsked():
-                self._approvals.append(part.call_id)
+                self._approvals.append(part)
             case parts.StateChanged():
                 self._values = changed_state(self._values, part.changes)
                 yield ag_ui.StateSnapshotEvent(snapshot=self._state())
@@ -210,21 +209,22 @@ class RunStream:
         return ag_ui.ToolCallResultEvent(message_id=message_id, tool_call_id=call_id, content=content, role="tool")
 
     def _interrupts(self) -> Iterator[ag_ui.Interrupt]:
-        names = {call.id: call.tool_name for call in (*self._answer.open_calls, *self._answer.asked)}
-        for call_id in self._approvals:
-            if call_id in names:
-                message = f"the call of {names[call_id]} needs an approval"
-                yield self._interrupt(call_id, "tool_call", message, _APPROVAL)
+        calls = (*self._answer.open_calls, *(one.call for one in self._answer.asked))
+        names = {call.id: call.tool_name for call in calls}
+        for asked in self._approvals:
+            if asked.call_id in names:
+                message = f"the call of {names[asked.call_id]} needs an approval"
+                yield self._interrupt(asked, "tool_call", message, _APPROVAL)
         for call_id, message in self._answer.unknown.items():
-            yield self._interrupt(call_id, "unknown_outcome", message, _OUTCOME)
+            asked = parts.ApprovalAsked(approval_request_id(call_id, self._answer.head.task_id), call_id)
+            yield self._interrupt(asked, "unknown_outcome", message, _OUTCOME)
 
-    def _interrupt(self, call_id: str, reason: str, message: str, schema: dict[str, Any]) -> ag_ui.Interrupt:
+    def _interrupt(
+        self, asked: parts.ApprovalAsked, reason: str, message: str, schema: dict[str, Any]
+    ) -> ag_ui.Interrupt:
+        tool_call_id = self._shown(asked.call_id)
         return ag_ui.Interrupt(
-            id=approval_request_id(call_id, self._answer.head.task_id),
-            reason=reason,
-            message=message,
-            tool_call_id=self._shown(call_id),
-            response_schema=schema,
+            id=asked.id, reason=reason, message=message, tool_call_id=tool_call_id, response_schema=schema
         )
 
     def _snapshot(self) -> Event:

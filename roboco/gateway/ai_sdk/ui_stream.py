@@ -7,7 +7,7 @@ reads the message again from its begin, which replaces all that it has of it.
 from collections.abc import Iterator
 from typing import Any
 
-from roboco.domain.history.part import Artifact
+from roboco.domain.history.part import Artifact, ToolCall
 from roboco.domain.history.step import TaskStep
 from roboco.domain.stream.event import AgentHandedOff, SubTaskStarted
 from roboco.gateway.answers import answer_stream as parts
@@ -31,6 +31,10 @@ class UIMessageStream:
         self._files = files
         self._message = continued
         self._started = False
+        self._stepless = bool(continued)
+        """True while a continued answer has no step: for a page the last one is that before, which it has answered."""
+        self._asks = False
+        """True if the answer asks for calls of an earlier step, in one for them alone."""
         self._about: UIChunk = {}
         """The chunk that names the agent of the running step."""
         self._open: parts.Piece | None = None
@@ -50,6 +54,7 @@ class UIMessageStream:
             case parts.Begun():
                 yield from self._begin(part)
             case parts.AgentBegan():
+                self._stepless = False
                 self._about = {"type": "data-agent", "id": part.step_id, "data": {"agent": part.agent}}
                 yield {"type": "start-step"}
                 yield self._about
@@ -66,6 +71,9 @@ class UIMessageStream:
         settled, usage, task_id = answer.settled, answer.usage, answer.head.task_id
         counts = {"inputTokens": usage.tokens_in, "outputTokens": usage.tokens_out, "totalTokens": usage.tokens}
         metadata = {"taskId": task_id, "usage": counts}
+        if self._stepless:
+            yield from () if self._asks else ({"type": "start-step"},)
+            yield {"type": "finish-step"}
         if settled is None:
             yield {"type": "error", "errorText": f"task {task_id} has ended before the answer"}
         elif settled.status == "completed":
@@ -91,9 +99,7 @@ class UIMessageStream:
     def _tool(self, part: parts.AnswerPart) -> Iterator[UIChunk]:
         match part:
             case parts.CallMade():
-                about = {"toolCallId": self._shown(part.call.id), "toolName": function_name(part.call)}
-                by = {} if part.by_client else {"providerExecuted": True, "dynamic": True}
-                yield {"type": "tool-input-available", **about, "input": part.call.args, **by}
+                yield self._call(part.call, self._shown(part.call.id), part.by_client)
             case parts.CallReturned():
                 about = {"toolCallId": self._shown(part.result.tool_call_id)}
                 if part.result.is_error:
@@ -103,9 +109,22 @@ class UIMessageStream:
             case parts.CallDenied():
                 yield {"type": "tool-output-denied", "toolCallId": self._shown(part.call_id)}
             case parts.ApprovalAsked():
-                yield {"type": "tool-approval-request", "approvalId": part.id, "toolCallId": self._shown(part.call_id)}
+                yield from self._ask(part)
             case _:
                 yield from self._event(part)
+
+    def _ask(self, part: parts.ApprovalAsked) -> Iterator[UIChunk]:
+        call_id = self._shown(part.call_id)
+        if self._stepless:
+            yield from () if self._asks else ({"type": "start-step"},)
+            self._asks, call_id = True, part.id
+            yield from (self._call(call, call_id) for call in self.answer.open_calls if call.id == part.call_id)
+        yield {"type": "tool-approval-request", "approvalId": part.id, "toolCallId": call_id}
+
+    def _call(self, call: ToolCall, call_id: str, by_client: bool = False) -> UIChunk:
+        about = {"toolCallId": call_id, "toolName": function_name(call), "input": call.args}
+        by = {} if by_client else {"providerExecuted": True, "dynamic": True}
+        return {"type": "tool-input-available", **about, **by}
 
     def _event(self, part: parts.AnswerPart) -> Iterator[UIChunk]:
         match part:

@@ -7,7 +7,7 @@
 Which texts are void, and where an answer begins and ends, `ResponseStream` knows: all protocols agree on it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -116,6 +116,16 @@ class ApprovalAsked:
     call_id: str
 
 
+@dataclass(frozen=True)
+class SubTaskCall:
+    """A call of an agent in a sub-task that needs an approval."""
+
+    call: ToolCall
+    agent: str
+    below: str
+    """The end of the sub-task's id, which begins with that of the task."""
+
+
 AnswerPart = (
     Begun
     | AgentBegan
@@ -157,7 +167,7 @@ class AnswerStream:
         """The message of the chat with which the next answer begins."""
         self.unknown: dict[str, str] = dict.fromkeys(start.unknown, "it is unknown whether the call had its effect")
         """The calls with an unknown outcome, each with the reason."""
-        self.asked: list[ToolCall] = []
+        self.asked: Sequence[SubTaskCall] = ()
         """The calls of sub-tasks that need an approval, for which the answer has ended."""
         self.settled: Settled | None = None
         """The end of the answer."""
@@ -199,19 +209,19 @@ class AnswerStream:
         if self.settled is not None:
             yield from self._end_turn()
 
-    def ask(self, unapproved: Mapping[str, Sequence[ToolCall]]) -> Iterator[AnswerPart]:
-        """End the answer if agents of sub-tasks need approvals of their calls. Yield the parts that ask for them."""
-        self.asked = [call for calls in unapproved.values() for call in calls]
-        if not self.asked:
+    def ask(self, unapproved: Sequence[SubTaskCall]) -> Iterator[AnswerPart]:
+        """End the answer if calls of sub-tasks need approvals. Yield the parts that ask for them."""
+        self.asked = unapproved
+        if not unapproved:
             return
         self.settled = COMPLETED
         if not self._response.result:
             yield Begun(str(ResponseId(self.head.task_id, self.steps)), False)
         # A step of their own: a page goes on once it has answered all calls of the last one.
-        yield AgentBegan(self.asked[0].id, ", ".join(unapproved))
-        for call in self.asked:
-            yield CallMade(call, False)
-            yield ApprovalAsked(approval_request_id(call.id, self.head.task_id), call.id)
+        yield AgentBegan(unapproved[0].call.id, ", ".join(dict.fromkeys(one.agent for one in unapproved)))
+        for one in unapproved:
+            yield CallMade(one.call, False)
+            yield ApprovalAsked(approval_request_id(one.call.id, f"{self.head.task_id}{one.below}"), one.call.id)
         yield AgentEnded()
 
     def next_answer(self) -> Iterator[AnswerPart]:

@@ -5,11 +5,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from roboco.client.task import Task
-from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import USER
 from roboco.domain.stream.merged import Cursor
 from roboco.errors import TransientError
-from roboco.gateway.answers.answer_stream import AnswerPart, AnswerStream
+from roboco.gateway.answers.answer_stream import AnswerPart, AnswerStream, SubTaskCall
 from roboco.gateway.answers.ids import ITEM_PREFIX
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai.accepting import read_state
@@ -24,15 +23,15 @@ async def answer_parts(
 ) -> AsyncGenerator[AnswerPart, None]:
     """Yield the parts of one answer; if it `goes_on`, those of all answers until the task waits or ends.
 
-    The stream of a task does not say that a sub-task needs an approval. So the sub-tasks are looked at in each gap of
-    the stream, and an answer ends with the parts that ask for it.
+    The stream of a task does not say that a sub-task needs an approval. So each gap of the stream is a time to read
+    that, and an answer ends with the parts that ask for it.
     """
     async with aclosing(task.astream_with_gaps(cursor)) as items:
         async for item in items:
             if item is not None:
                 parts = answer.feed(item)
             elif answer.delegates:
-                parts = answer.ask(await unapproved_in_sub_tasks(gateway, task))
+                parts = answer.ask(await asked_in_sub_tasks(gateway, task))
             else:
                 continue
             for part in parts:
@@ -44,28 +43,29 @@ async def answer_parts(
                     yield part
 
 
-async def unapproved_in_sub_tasks(gateway: Gateway, task: Task) -> dict[str, list[ToolCall]]:
-    """Return the calls of sub-tasks that need an approval, by agent; none while a server does not answer.
-
-    Cost: that of `PendingActions.unapproved`, and twice that if there are some.
-    """
+async def asked_in_sub_tasks(gateway: Gateway, task: Task) -> list[SubTaskCall]:
+    """Do the same as `unapproved_in_sub_tasks` in a thread. While a server does not answer, nothing is asked."""
     try:
-        return await gateway.calls.reads.run(_unapproved, task)
-    except (Problem, TransientError) as error:  # the stream goes on, and the next gap looks again
+        return await gateway.calls.reads.run(unapproved_in_sub_tasks, task)
+    except (Problem, TransientError) as error:  # the stream goes on, and the next gap repeats it
         _log.info("the sub-tasks of task %s cannot be read: %s", task.task_id, error)
-        return {}
+        return []
 
 
-def _unapproved(task: Task) -> dict[str, list[ToolCall]]:
+def unapproved_in_sub_tasks(task: Task) -> list[SubTaskCall]:
+    """Return the calls of the task's open sub-tasks, at any depth, that need an approval.
+
+    Cost: a read of Redis for the task and for each open sub-task, at most 50, and some for each that asks.
+    """
     pending = task.pending_actions()
-    if not (calls := pending.unapproved()):
-        return {}
-    found, origins = dict[str, list[ToolCall]](), pending.origins()
-    for call in calls:
-        child, agent, _ = origins.get(call.id, (task.task_id, "", None))
-        if child != task.task_id:  # else the stream says so, once the calls beside it have ended
-            found.setdefault(agent, []).append(call)
-    return found
+    if not (sub_tasks := pending.sub_tasks()):
+        return []
+    unapproved, origins = pending.unapproved(), pending.origins()
+    return [
+        SubTaskCall(call, origins[call.id][1], sub_tasks[call.id].removeprefix(task.task_id))
+        for call in unapproved
+        if call.id in sub_tasks and call.id in origins
+    ]
 
 
 def _rests_at(task: Task, steps: int) -> bool:

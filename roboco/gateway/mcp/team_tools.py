@@ -30,7 +30,7 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.stream.event import AgentSelected
 from roboco.domain.stream.item import StreamItem, ToolCallItem
 from roboco.errors import RobocoError, UsageError
-from roboco.gateway.answers.following import unapproved_in_sub_tasks
+from roboco.gateway.answers.following import asked_in_sub_tasks
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import MAX_KEY_CHARS, are_answered, new_task_id
 from roboco.gateway.openai.ids import shown_task_id
@@ -250,7 +250,7 @@ class TeamTools:
         async with aclosing(task.astream_with_gaps()) as items:
             async for item in items:
                 if item is None:
-                    if await unapproved_in_sub_tasks(self.gateway, task):
+                    if await asked_in_sub_tasks(self.gateway, task):
                         return progress, await self.gateway.calls.histories.run(_result_now, task)
                     continue
                 if (message := _progress(item)) is not None:

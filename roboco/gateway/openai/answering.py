@@ -52,15 +52,23 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
 
 
 async def _accept_for_sub_tasks(request: TurnRequest, task: Task, given: set[str], last: TaskStep) -> AcceptedTurn:
-    """Answer the calls for which sub-tasks wait, or find the response of an earlier attempt at the request."""
+    """Bring decisions to the sub-tasks that wait for them, or find the response of an earlier attempt at the request.
+
+    Decisions that sub-tasks have are left out: some clients send them again.
+    """
     reads = request.gateway.calls.reads
-    asked = await reads.run(_calls_of_sub_tasks, request, task, given, last)
-    for answer in request.turn.answers:
-        if split_call_id(answer.call_id)[0] in asked:
-            await _give(request, task, answer)
-    if asked:
-        return AcceptedTurn(task, ResponseStart(last.seq + 1))
-    return await reads.run(_answered_before, request, task, given, last)
+    decisions = [answer for answer in request.turn.answers if isinstance(answer, Decided)]
+    waiting = await reads.run(task.pending_actions().sub_tasks)
+    asked = [answer for answer in decisions if split_call_id(answer.call_id)[0] in waiting]
+    if not asked:
+        return await reads.run(_answered_before, request, task, given, last)
+    rest = [answer for answer in request.turn.answers if answer not in asked]
+    if not await reads.run(lambda: all(_has_decision(request, task, answer) for answer in rest)):
+        raise _no_open_calls(request, {answer.call_id for answer in rest})
+    cursor = await reads.run(task.recent_cursor)
+    for answer in asked:
+        await _give(request, task, answer)
+    return AcceptedTurn(task, ResponseStart(last.seq + 1, before=last, amid_calls=True), cursor)
 
 
 async def _give(request: TurnRequest, task: Task, answer: Answer) -> None:
@@ -83,35 +91,33 @@ async def _give(request: TurnRequest, task: Task, answer: Answer) -> None:
 def _answered_before(request: TurnRequest, task: Task, given: set[str], last: TaskStep) -> AcceptedTurn:
     """Return the response that follows the results of these calls. Raise Problem if the calls are not open.
 
-    Approved calls may be at work still: then the response has no step yet. Cost: the history, and a read of each
-    sub-task in it.
+    Approved calls may be at work still: then the response has no step yet.
     """
     for step in task.steps():
         if step.agent_name == TOOL_EXECUTOR and given <= {result.tool_call_id for result in step.results}:
             return AcceptedTurn(task, ResponseStart(step.seq))
-        if all(_was_asked(request, task, step, call_id) for call_id in given):
-            return AcceptedTurn(task, ResponseStart(step.seq + 1))
     if given <= {call.id for call in last.calls} and all(_has_answer(task, call_id) for call_id in given):
         return AcceptedTurn(task, ResponseStart(last.seq + 1))
+    if all(_has_decision(request, task, answer) for answer in request.turn.answers):
+        child = _sub_task_of(request, request.turn.answers[0])
+        for step in task.steps():
+            ids = [sub_task_id(task.task_id, call.id) for call in step.calls if call.tool_name == DELEGATE]
+            if any(child == name or child.startswith(f"{name}.") for name in ids):
+                return AcceptedTurn(task, ResponseStart(step.seq + 1, amid_calls=True))
     raise _no_open_calls(request, given)
 
 
-def _calls_of_sub_tasks(request: TurnRequest, task: Task, given: set[str], last: TaskStep) -> set[str]:
-    """Return the calls for which sub-tasks wait while the task runs. Raise Problem if they are only some of these.
-
-    Calls of the same sub-tasks that were decided before are left out: some clients send them again.
-    """
-    found = given & task.pending_actions().sub_tasks().keys()
-    if found and not all(_was_asked(request, task, last, call_id) for call_id in given - found):
-        raise _no_open_calls(request, given - found)
-    return found
+def _has_decision(request: TurnRequest, task: Task, answer: Answer) -> bool:
+    """Return True if a sub-task of the task has a decision on the call, whose id names the sub-task."""
+    child = _sub_task_of(request, answer)
+    if not child.startswith(f"{task.task_id}.") or not request.gateway.exists(child):
+        return False
+    return _has_answer(request.gateway.orchestrator.task(child), split_call_id(answer.call_id)[0])
 
 
-def _was_asked(request: TurnRequest, task: Task, step: TaskStep, call_id: str) -> bool:
-    """Return True if a decision on the call is accepted by a sub-task of this step."""
-    children = (sub_task_id(task.task_id, call.id) for call in step.calls if call.tool_name == DELEGATE)
-    exists = request.gateway.exists
-    return any(exists(child) and _has_answer(request.gateway.orchestrator.task(child), call_id) for child in children)
+def _sub_task_of(request: TurnRequest, answer: Answer) -> str:
+    named = split_call_id(answer.call_id)[1]
+    return request.caller.task_id(named) if named else ""
 
 
 def _no_open_calls(request: TurnRequest, call_ids: set[str]) -> Problem:

@@ -64,6 +64,8 @@ class ResponseStart:
     """The step before it, if the stream begins while the task waits after that step."""
     unknown: frozenset[str] = frozenset()
     """The calls of that step with an unknown outcome for which the task waits still."""
+    amid_calls: bool = False
+    """True if the task works on calls of that step: one of these may return, or make it wait, before the first step."""
 
 
 class ResponseStream:
@@ -75,7 +77,7 @@ class ResponseStream:
         self._numbers = EventNumbers()
         self._messages = Messages(self._numbers, head.task_id)
         self._last = start.before
-        self._rested = start.before is not None
+        self._rested = start.before is not None or start.amid_calls
         self._origin: ResponseOrigin | None = None
         self._steps: list[TaskStep] = []
         self._output: list[OutputItem] = []
@@ -197,7 +199,7 @@ class ResponseStream:
         changed = {one.call_id for one in change.changes}
         asked = [call for call in self._last.calls if call.id in change.calls]
         unknown = any(call.id in self._unknown and call.id not in changed for call in asked)
-        if is_partly_answered(change, bool(self._steps), unknown):
+        if not self._start.amid_calls and is_partly_answered(change, bool(self._steps), unknown):
             return
         settled = settled_by(change.status, change.reason, self._last, unknown)
         if settled is not None and change.status == "approval" and not unknown:

@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -14,7 +15,7 @@ import pytest
 import redis
 
 from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess, answer, openai_gateway, write_teams
-from tests.support.stack import Stack
+from tests.support.stack import Stack, until
 from tests.unit.gateway.answers.test_streams import Agent, Page
 
 pytestmark = pytest.mark.workers
@@ -145,9 +146,9 @@ def test_a_message_that_begins_a_branch_and_is_sent_again_counts_once(own_gatewa
         assert (branch == first, send(*texts)) == (False, branch)
 
 
-def ui_messages(chat: str, *assistant: dict[str, Any]) -> dict[str, Any]:
+def ui_messages(chat: str, *assistant: dict[str, Any], text: str = "add and add") -> dict[str, Any]:
     """Return a request of the AI SDK with the user's message, and the parts of the assistant's."""
-    said = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "add and add"}]}
+    said = {"id": "m", "role": "user", "parts": [{"type": "text", "text": text}]}
     return {"id": chat, "messages": [said, *assistant]}
 
 
@@ -167,6 +168,50 @@ def test_a_page_approves_the_calls_of_sub_tasks_one_after_another(own_gateway: G
     assert len(parts) == 2
     text = "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta")
     assert (text.count("The result is 3."), chunks[-1]["type"]) == (2, "finish")
+
+
+def test_a_task_that_waits_after_its_sub_task_asks_in_a_new_step_and_run(own_gateway: GatewayProcess) -> None:
+    chunks = list(post(own_gateway, "/ai/both", ui_messages("both", text="add")))
+    [start] = [chunk for chunk in chunks if chunk["type"] == "start"]
+    asked = []
+    while found := [chunk["approvalId"] for chunk in chunks if chunk["type"] == "tool-approval-request"]:
+        asked += found
+        parts = [{"state": "approval-responded", "approval": {"id": found[0], "approved": True}}]
+        body = ui_messages("both", {"id": start["messageId"], "role": "assistant", "parts": parts}, text="add")
+        chunks = list(post(own_gateway, "/ai/both", body))
+        steps = [chunk["type"] for chunk in chunks if chunk["type"] in ("start-step", "tool-approval-request")]
+        assert steps in (["start-step", "tool-approval-request"], ["start-step"]), chunks
+    assert len(asked) == 2
+    text = "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta")
+    assert ("'11'" in text, "The result is 3." in text) == (True, True)
+
+    run = {"threadId": "another", "runId": "run", "protocolVersion": "1.0", "messages": []}
+    events = list(post(own_gateway, "/agui/both", {**run, "messages": [{"id": "m", "role": "user", "content": "add"}]}))
+    for _ in range(2):
+        [interrupt] = events[-1]["outcome"]["interrupts"]
+        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
+        events = list(post(own_gateway, "/agui/both", {**run, "resume": [entry]}))
+    assert events[-1]["outcome"]["type"] == "success"
+
+
+def test_a_page_that_stops_after_a_decision_has_a_last_step_without_one(own_gateway: GatewayProcess) -> None:
+    """Else a page that sends its answers automatically would do so without end."""
+    chunks = list(post(own_gateway, "/ai/chief", ui_messages("stopped", text="slowly add")))
+    [start] = [chunk["messageId"] for chunk in chunks if chunk["type"] == "start"]
+    [asked] = [chunk["approvalId"] for chunk in chunks if chunk["type"] == "tool-approval-request"]
+    parts = [{"state": "approval-responded", "approval": {"id": asked, "approved": True}}]
+    body = ui_messages("stopped", {"id": start, "role": "assistant", "parts": parts}, text="slowly add")
+    answer_of_decision = post(own_gateway, "/ai/chief", body)
+    with ThreadPoolExecutor() as pool:
+        kinds = pool.submit(lambda: [chunk["type"] for chunk in answer_of_decision])
+        [task] = [one for one in own_gateway.stack.orchestrator.tasks(text="slowly add") if "." not in one.task_id]
+        decided = own_gateway.stack.orchestrator.task(task.task_id).pending_actions()
+        until(lambda: not decided.unapproved(), 60, "the decision is accepted")
+        with urlopen(
+            Request(f"http://127.0.0.1:{own_gateway.port}/ai/chief/stopped/stop", b"", method="POST")
+        ) as stopped:
+            assert stopped.status == 200
+        assert kinds.result(60)[-4:] == ["start-step", "finish-step", "message-metadata", "abort"]
 
 
 def test_a_page_that_reloads_is_asked_again_for_a_call_of_a_sub_task(own_gateway: GatewayProcess) -> None:

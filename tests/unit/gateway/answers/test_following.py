@@ -9,7 +9,7 @@ import pytest
 from roboco.client.task import Task
 from roboco.errors import TransientError
 from roboco.gateway.answers.answer_stream import AnswerStream
-from roboco.gateway.answers.following import unapproved_in_sub_tasks
+from roboco.gateway.answers.following import asked_in_sub_tasks
 from roboco.gateway.calls import Calls
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai.response_object import ResponseHead
@@ -24,7 +24,7 @@ def test_a_look_that_fails_ends_no_answer(error: Exception) -> None:
     task: Any = create_autospec(Task, instance=True, task_id="t")
     task.pending_actions.side_effect = error
     try:
-        asked = asyncio.run(unapproved_in_sub_tasks(gateway, task))
+        asked = asyncio.run(asked_in_sub_tasks(gateway, task))
     finally:
         gateway.calls.close()
     answer = AnswerStream(ResponseHead("t", "team"), ResponseStart(0))
