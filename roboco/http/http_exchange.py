@@ -5,7 +5,7 @@ The time-outs of HTTP packages count from one byte to the next: a server that se
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -17,7 +17,7 @@ class HttpAnswer:
 
     status: int
     body: bytes
-    retry_after: str = field(default="", compare=False)
+    retry_after: str = ""
     """Its Retry-After header, or ""."""
 
 
@@ -41,15 +41,19 @@ def exchange(
 async def bounded_answer(
     request: httpx2.Request, seconds: float, max_bytes: int, *, cut: bool = False, **client_options: Any
 ) -> HttpAnswer:
-    """Do the same with this request. With `cut`, return the beginning of a body that has more bytes."""
+    """Send the request, and return the answer, as `exchange` does. With `cut`, the beginning of its body is enough."""
     request.headers["Accept-Encoding"] = "identity"
     body = bytearray()
     async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=None, **client_options) as client:
         answer = await client.send(request, stream=True)
-        async for piece in answer.aiter_raw():
-            body += piece
-            if len(body) > max_bytes and cut:
-                break
-            if len(body) > max_bytes:
-                raise ValueError(f"an answer of more than {max_bytes:,} bytes")
+        try:
+            async for piece in answer.aiter_raw():
+                body += piece
+                if cut and len(body) >= max_bytes:
+                    break
+                if len(body) > max_bytes:
+                    raise ValueError(f"an answer of more than {max_bytes:,} bytes")
+        except httpx2.TransportError:
+            if not cut:
+                raise
     return HttpAnswer(answer.status_code, bytes(body[:max_bytes]), answer.headers.get("retry-after", ""))

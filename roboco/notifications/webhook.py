@@ -129,9 +129,18 @@ def _post_to(address: str, url: str, body: bytes, headers: Mapping[str, str]) ->
         host = {"Host": named.netloc.decode()}
         sent: dict[str, Any] = {"content": body, "extensions": {"sni_hostname": named.raw_host.decode()}}
         request = httpx2.Request("POST", named.copy_with(host=address), headers={**host, **headers}, **sent)
-        options: dict[str, Any] = {"cut": True, "trust_env": False, "verify": ssl.create_default_context()}
+        verify = ssl.create_default_context() if named.scheme == "https" else False
+        options: dict[str, Any] = {"cut": True, "trust_env": False, "verify": verify}
         return asyncio.run(bounded_answer(request, TOTAL_TIMEOUT, MAX_BODY_BYTES, **options))
     except TimeoutError as error:
         raise TimeoutError(f"no complete answer within {TOTAL_TIMEOUT:g} s") from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise ConnectionError(f"{type(error).__name__}: {error}") from error
+        raise ConnectionError(_cause_of(error)) from error
+
+
+def _cause_of(error: BaseException) -> str:
+    """Return the error of the system behind an error, which names the refusal or the wrong certificate; else itself."""
+    found, behind = error, error.__cause__ or error.__context__
+    while behind is not None:
+        found, behind = behind if isinstance(behind, OSError) else found, behind.__cause__ or behind.__context__
+    return f"{type(found).__name__}: {found}"

@@ -1,7 +1,7 @@
 """submit: accept a task and start its first turn.
 
-    accept_task ══ accepted ══► decide ─► Redis: create and record ─► dispatch the first turn   (no coordinator needed)
-                                  └─► Redis: create ─► wake-up message ─► coordinator           (any other next step)
+    submission ══ accepted ══► decide ─► Redis: create and record ─► dispatch the first turn   (no coordinator needed)
+                                 └─► Redis: create ─► wake-up message ─► coordinator           (any other next step)
 
 The client that submits a task decides its first step itself. That saves a message and a pass of the coordinator. If the
 client dies after the acceptance, the sweeper starts the task.

@@ -192,6 +192,22 @@ def _closing(connection: socket.socket, _: int) -> None:
     connection.close()
 
 
+def _cut_short(connection: socket.socket, _: int) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx")
+    connection.close()
+
+
+def _stalling(connection: socket.socket, _: int) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n" + b"x" * webhook.MAX_BODY_BYTES)
+    connection.recv(1)
+
+
+@pytest.mark.parametrize("answer", [_cut_short, _stalling])
+def test_the_status_of_an_answer_decides_whatever_its_body_is(server: HookServer, answer: object) -> None:
+    server.answer = answer  # type: ignore[assignment]
+    sender_for(server.url).deliver(target_of(server.url), create_notification())
+
+
 @pytest.mark.parametrize("answer", [_silent, _dripping, _garbage, _closing])
 def test_a_hostile_server_delays_no_worker(server: HookServer, answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "TOTAL_TIMEOUT", 1.0)
