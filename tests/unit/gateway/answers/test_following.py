@@ -1,4 +1,4 @@
-"""Looks at the sub-tasks of a task that a chat follows."""
+"""The sub-tasks of a task that a chat follows, while a server does not answer."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ from roboco.gateway.problem import unavailable
 
 
 @pytest.mark.parametrize("error", [TransientError("Redis does not answer"), unavailable("too many calls wait")])
-def test_a_look_that_fails_ends_no_answer(error: Exception) -> None:
+def test_a_read_that_fails_ends_no_answer(error: Exception) -> None:
     gateway: Any = create_autospec(Gateway, instance=True)
     gateway.calls = Calls(1.0)
     task: Any = create_autospec(Task, instance=True, task_id="t")
