@@ -127,7 +127,16 @@ def sub_task_id(task_id: str, call_id: str) -> str:
     The call's id makes it unique among the tasks that are no forks: their steps have different ids. Forks of a task may
     have the same call; they differ by their ids, which are no longer than the part in this one.
     """
-    return check_task_id(f"{task_id[:MAX_FORK_CHARS].rstrip('.')}.{call_id.removeprefix('tc_')}")
+    return check_task_id(f"{_of_sub_tasks(task_id)}{call_id.removeprefix('tc_')}")
+
+
+def may_be_sub_task(task_id: str, of: str) -> bool:
+    """Return True if this is the form of the ids of another task's sub-tasks, at any depth."""
+    return task_id.startswith(_of_sub_tasks(of))
+
+
+def _of_sub_tasks(task_id: str) -> str:
+    return f"{task_id[:MAX_FORK_CHARS].rstrip('.')}."
 
 
 def shop_task_id(task_id: str, seq: int, call_id: str) -> str:

@@ -44,16 +44,17 @@ async def bounded_answer(
     """Send the request, and return the answer, as `exchange` does. With `cut`, the beginning of its body is enough."""
     request.headers["Accept-Encoding"] = "identity"
     body = bytearray()
-    async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=None, **client_options) as client:
-        answer = await client.send(request, stream=True)
-        try:
+    answer: httpx2.Response | None = None
+    try:
+        async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=None, **client_options) as client:
+            answer = await client.send(request, stream=True)
             async for piece in answer.aiter_raw():
                 body += piece
                 if cut and len(body) >= max_bytes:
                     break
                 if len(body) > max_bytes:
                     raise ValueError(f"an answer of more than {max_bytes:,} bytes")
-        except httpx2.TransportError:
-            if not cut:
-                raise
+    except (httpx2.TransportError, TimeoutError):
+        if answer is None or not cut:
+            raise
     return HttpAnswer(answer.status_code, bytes(body[:max_bytes]), answer.headers.get("retry-after", ""))

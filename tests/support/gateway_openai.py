@@ -98,8 +98,10 @@ def calls_for(said: str, tools: Sequence[str]) -> list[tuple[str, Any]]:
     """Return the calls that a message leads to."""
     if "delegate" in tools:
         own: list[tuple[str, Any]] = [("add", {"a": 5, "b": 6})] if "add" in tools else []
-        teams = {one: "patient" if "slow" in one else "guarded" for one in said.split(" and ")}
-        return [("delegate", {"team": teams[one], "prompt": one}) for one in said.split(" and ")] + own
+        own += [("client_weather", {"city": "Bonn"})] if "client_weather" in tools else []
+        prompts = [one for one in said.split(" and ") if "weather" not in one]
+        teams = ["patient" if "slow" in one else "guarded" for one in prompts]
+        return [("delegate", {"team": team, "prompt": one}) for team, one in zip(teams, prompts, strict=True)] + own
     if "weather" in said and "client_weather" in tools:
         return [("client_weather", {"city": city}) for city in (("Bonn", "Rome") if "both" in said else ("Bonn",))]
     return [call for call in SUMS if call[0] in tools][:1] if "add" in said else []

@@ -253,10 +253,9 @@ class TeamAgent:
 
     def _asked_below(self, task: Task) -> list[a2a.Part]:
         """Return the calls of sub-tasks that need an approval. Their ids name the sub-task."""
-        shown = shown_task_id(self.caller, task.task_id)
-        asked = [(events.call_value(one.call), f"{shown}{one.below}") for one in unapproved_in_sub_tasks(task)]
-        found = [call | {"callId": shown_call_id(call["callId"], child)} for call, child in asked]
-        return [events.data_part(call | {"action": "approve"}) for call in found]
+        asked = unapproved_in_sub_tasks(task, shown_task_id(self.caller, task.task_id))
+        ids = [{"callId": shown_call_id(one.call.id, one.task_id), "action": "approve"} for one in asked]
+        return [events.data_part(events.call_value(one.call) | about) for one, about in zip(asked, ids, strict=True)]
 
 
 def _asked(task: Task, summary: TaskSummary) -> list[a2a.Part]:

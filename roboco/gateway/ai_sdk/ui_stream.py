@@ -99,7 +99,7 @@ class UIMessageStream:
     def _tool(self, part: parts.AnswerPart) -> Iterator[UIChunk]:
         match part:
             case parts.CallMade():
-                yield self._call(part.call, self._shown(part.call.id), part.by_client)
+                yield self._call(part.call, part.by_client)
             case parts.CallReturned():
                 about = {"toolCallId": self._shown(part.result.tool_call_id)}
                 if part.result.is_error:
@@ -114,15 +114,14 @@ class UIMessageStream:
                 yield from self._event(part)
 
     def _ask(self, part: parts.ApprovalAsked) -> Iterator[UIChunk]:
-        call_id = self._shown(part.call_id)
         if self._stepless:
             yield from () if self._asks else ({"type": "start-step"},)
-            self._asks, call_id = True, part.id
-            yield from (self._call(call, call_id) for call in self.answer.open_calls if call.id == part.call_id)
-        yield {"type": "tool-approval-request", "approvalId": part.id, "toolCallId": call_id}
+            self._asks = True
+            yield from map(self._call, (call for call in self.answer.open_calls if call.id == part.call_id))
+        yield {"type": "tool-approval-request", "approvalId": part.id, "toolCallId": self._shown(part.call_id)}
 
-    def _call(self, call: ToolCall, call_id: str, by_client: bool = False) -> UIChunk:
-        about = {"toolCallId": call_id, "toolName": function_name(call), "input": call.args}
+    def _call(self, call: ToolCall, by_client: bool = False) -> UIChunk:
+        about = {"toolCallId": self._shown(call.id), "toolName": function_name(call), "input": call.args}
         by = {} if by_client else {"providerExecuted": True, "dynamic": True}
         return {"type": "tool-input-available", **about, **by}
 

@@ -122,8 +122,8 @@ class SubTaskCall:
 
     call: ToolCall
     agent: str
-    below: str
-    """The end of the sub-task's id, which begins with that of the task."""
+    task_id: str
+    """The sub-task, as the caller of its task names it."""
 
 
 AnswerPart = (
@@ -221,7 +221,7 @@ class AnswerStream:
         yield AgentBegan(unapproved[0].call.id, ", ".join(dict.fromkeys(one.agent for one in unapproved)))
         for one in unapproved:
             yield CallMade(one.call, False)
-            yield ApprovalAsked(approval_request_id(one.call.id, f"{self.head.task_id}{one.below}"), one.call.id)
+            yield ApprovalAsked(approval_request_id(one.call.id, one.task_id), one.call.id)
         yield AgentEnded()
 
     def next_answer(self) -> Iterator[AnswerPart]:

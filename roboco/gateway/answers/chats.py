@@ -20,14 +20,16 @@ from typing import Any, Final
 
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import qualified_id
 from roboco.errors import AlreadyEnded, Erased, StateConflict, UsageError
+from roboco.gateway.answers.following import unapproved_in_sub_tasks
 from roboco.gateway.answers.ids import ITEM_PREFIX, first_task_id, response_of, task_id_of_branch
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId, is_stored
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
-from roboco.gateway.openai.ids import ResponseId
+from roboco.gateway.openai.ids import ResponseId, split_call_id
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
@@ -278,30 +280,40 @@ async def send_to_task(request: TurnRequest, task: Task) -> AcceptedTurn:
     item_id = request.item_id(task, 0)
     known = await gateway.calls.reads.run(is_stored, task, item_id)  # then its answer is followed from the begin
     cursor = None if known else await gateway.calls.reads.run(task.recent_cursor)
-    if not known:
-        await gateway.calls.reads.run(_check_takes_messages, request, task)
+    last = None if known else await gateway.calls.reads.run(_last_step, request, task)
     await gateway.admit_message(caller, lambda: is_stored(task, item_id))
     options = request.of_message
     await gateway.calls.controls.run(task.send, request.turn.prompt, item_id=item_id, **options)
-    return AcceptedTurn(task, ResponseStart(item_id=item_id), cursor)
+    return AcceptedTurn(task, ResponseStart(item_id=item_id, before=last), cursor)
 
 
-def _check_takes_messages(request: TurnRequest, task: Task) -> None:
-    """Raise Problem if the message would wait for a person or the client, whose answer to calls is first."""
+def _last_step(request: TurnRequest, task: Task) -> TaskStep:
+    """Return the newest step. Raise Problem if a message would wait for a person or the client, who answer first."""
     accepting.check_within_limits(task)
-    if accepting.read_state(task, None).cursor is None:  # it works, or is about to
-        return
-    pending = task.pending_actions()
-    calls = [*pending.unanswered(), *pending.unapproved(), *pending.unknown()]
+    state = accepting.read_state(task, None)
+    if state.cursor is None:  # it works, or is about to
+        calls = [one.call for one in unapproved_in_sub_tasks(task, task.task_id)]
+    else:
+        pending = task.pending_actions()
+        calls = [*pending.unanswered(), *pending.unapproved(), *pending.unknown()]
     if calls and (request.message_options.get("if_busy") or task.team().if_busy) != "interrupt":
         accepting.refuse_open_calls(request, [call.id for call in calls])
+    return state.last
 
 
 async def _accept_answers(request: TurnRequest, chat: Chat, message: Message) -> AcceptedTurn:
     found = response_of(str(message.get("id")))
     if found is None or not chat.has(found.task_id):
         raise wrong_parameter("messages", "the last message is none of this chat's", "end with a message of the user")
-    answers = tuple(_answers(message))
+    parts = _parts_of(message)
+    begin = max((index for index, part in enumerate(parts) if part.get("type") == "step-start"), default=0)
+    answers = tuple(_answers(parts[begin:]))
+    if earlier := [one for one in _answers(parts[:begin]) if isinstance(one, Returned)]:
+        # Results of a step before that of a sub-task's approval are not sent yet.
+        task = await chat.gateway.task(chat.caller, found.task_id)
+        calls = await chat.gateway.calls.reads.run(lambda: task.pending_actions().unanswered())
+        waiting = {call.id for call in calls}
+        answers += tuple(one for one in earlier if split_call_id(one.call_id)[0] in waiting)
     if not answers:
         raise wrong_parameter("messages", "the last message has no result of a tool and no decision")
     return await accept_answers(request, chat, found.task_id, answers)
@@ -327,12 +339,14 @@ async def stop_chat(chat: Chat) -> dict[str, str | None]:
     return {"taskId": chat.newest, "effect": receipt.effect}
 
 
-def _answers(message: Message) -> Iterator[Answer]:
-    """Yield the answers to the calls of the last step of an assistant's message."""
+def _parts_of(message: Message) -> list[dict[str, Any]]:
     given = message.get("parts")
-    parts = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
-    begins = [index for index, part in enumerate(parts) if part.get("type") == "step-start"]
-    for part in parts[begins[-1] if begins else 0 :]:
+    return [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
+
+
+def _answers(parts: Sequence[dict[str, Any]]) -> Iterator[Answer]:
+    """Yield the answers to calls in parts of an assistant's message."""
+    for part in parts:
         match part:
             case {"state": "approval-responded", "approval": {"id": str(call_id), "approved": bool(approved), **rest}}:
                 yield Decided(call_id, approved, str(rest.get("reason") or ""))

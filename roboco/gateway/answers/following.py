@@ -31,7 +31,7 @@ async def answer_parts(
             if item is not None:
                 parts = answer.feed(item)
             elif answer.delegates:
-                parts = answer.ask(await asked_in_sub_tasks(gateway, task))
+                parts = answer.ask(await asked_in_sub_tasks(gateway, task, answer.head.task_id))
             else:
                 continue
             for part in parts:
@@ -43,26 +43,27 @@ async def answer_parts(
                     yield part
 
 
-async def asked_in_sub_tasks(gateway: Gateway, task: Task) -> list[SubTaskCall]:
+async def asked_in_sub_tasks(gateway: Gateway, task: Task, shown: str) -> list[SubTaskCall]:
     """Do the same as `unapproved_in_sub_tasks` in a thread. While a server does not answer, nothing is asked."""
     try:
-        return await gateway.calls.reads.run(unapproved_in_sub_tasks, task)
+        return await gateway.calls.reads.run(unapproved_in_sub_tasks, task, shown)
     except (Problem, TransientError) as error:  # the stream goes on, and the next gap repeats it
         _log.info("the sub-tasks of task %s cannot be read: %s", task.task_id, error)
         return []
 
 
-def unapproved_in_sub_tasks(task: Task) -> list[SubTaskCall]:
+def unapproved_in_sub_tasks(task: Task, shown: str) -> list[SubTaskCall]:
     """Return the calls of the task's open sub-tasks, at any depth, that need an approval.
 
-    Cost: a read of Redis for the task and for each open sub-task, at most 50, and some for each that asks.
+    `shown` is the id of the task as its caller names it. Cost: a read of Redis for the task and for each open sub-task,
+    at most 50; if one asks, four times that, and reads of the newest steps of those that ask.
     """
     pending = task.pending_actions()
     if not (sub_tasks := pending.sub_tasks()):
         return []
-    unapproved, origins = pending.unapproved(), pending.origins()
+    unapproved, origins, tenant = pending.unapproved(), pending.origins(), task.task_id.removesuffix(shown)
     return [
-        SubTaskCall(call, origins[call.id][1], sub_tasks[call.id].removeprefix(task.task_id))
+        SubTaskCall(call, origins[call.id][1], sub_tasks[call.id].removeprefix(tenant))
         for call in unapproved
         if call.id in sub_tasks and call.id in origins
     ]

@@ -250,7 +250,7 @@ class TeamTools:
         async with aclosing(task.astream_with_gaps()) as items:
             async for item in items:
                 if item is None:
-                    if await asked_in_sub_tasks(self.gateway, task):
+                    if await asked_in_sub_tasks(self.gateway, task, task.task_id):
                         return progress, await self.gateway.calls.histories.run(_result_now, task)
                     continue
                 if (message := _progress(item)) is not None:

@@ -14,7 +14,7 @@ from typing import Final
 from roboco.client.task import Task
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
-from roboco.domain.ids import answer_id, approval_id, change_id, check_item_id, sub_task_id
+from roboco.domain.ids import answer_id, approval_id, change_id, check_item_id, may_be_sub_task, sub_task_id
 from roboco.gateway.idempotency import are_answered, is_stored
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest, read_state, refuse_open_calls
 from roboco.gateway.openai.ids import split_call_id
@@ -35,14 +35,14 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
     if any(isinstance(answer, Decided | Resolved) for answer in turn.answers):
         caller.require(Scope.APPROVE)
     task = await gateway.task(caller, task_id)
-    given = {split_call_id(answer.call_id)[0] for answer in turn.answers}
+    given = set(map(_call_id, turn.answers))
     if len(given) < len(turn.answers):
         raise wrong_parameter(turn.param, "has more than one result of a call", "send one result of each call")
     state = await gateway.calls.reads.run(read_state, task, None)
     if state.cursor is None or not given <= {call.id for call in state.last.calls}:
         return await _accept_for_sub_tasks(request, task, given, state.last)
     unknown = await gateway.calls.reads.run(_check_all_answered, request, task, given)
-    results = [split_call_id(answer.call_id)[0] for answer in turn.answers if isinstance(answer, Returned)]
+    results = [_call_id(answer) for answer in turn.answers if isinstance(answer, Returned)]
     if results:
         await gateway.admit_message(caller, lambda: are_answered(task, results))
     for answer in turn.answers:
@@ -54,27 +54,34 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
 async def _accept_for_sub_tasks(request: TurnRequest, task: Task, given: set[str], last: TaskStep) -> AcceptedTurn:
     """Bring decisions to the sub-tasks that wait for them, or find the response of an earlier attempt at the request.
 
-    Decisions that sub-tasks have are left out: some clients send them again.
+    Results for the task's own calls beside these may come with them. Decisions that sub-tasks have are left out: some
+    clients send them again.
     """
-    reads = request.gateway.calls.reads
-    decisions = [answer for answer in request.turn.answers if isinstance(answer, Decided)]
-    waiting = await reads.run(task.pending_actions().sub_tasks)
-    asked = [answer for answer in decisions if split_call_id(answer.call_id)[0] in waiting]
+    reads, pending = request.gateway.calls.reads, task.pending_actions()
+    cursor = await reads.run(task.recent_cursor)  # before the decisions: what follows them is in the response
+    waiting, own = await reads.run(pending.sub_tasks), {call.id for call in last.calls}
+    answers = request.turn.answers
+    asked = [answer for answer in answers if isinstance(answer, Decided) and _call_id(answer) in waiting]
     if not asked:
         return await reads.run(_answered_before, request, task, given, last)
-    rest = [answer for answer in request.turn.answers if answer not in asked]
+    results = [answer for answer in answers if isinstance(answer, Returned) and _call_id(answer) in own]
+    rest = [answer for answer in answers if answer not in asked and answer not in results]
     if not await reads.run(lambda: all(_has_decision(request, task, answer) for answer in rest)):
-        raise _no_open_calls(request, {answer.call_id for answer in rest})
-    cursor = await reads.run(task.recent_cursor)
-    for answer in asked:
+        raise _no_open_calls(request, set(map(_call_id, rest)))
+    if results:
+        await request.gateway.admit_message(request.caller, lambda: are_answered(task, map(_call_id, results)))
+    unknown = frozenset(call.id for call in await reads.run(pending.unknown)) & own
+    accepted: list[Answer] = [*results, *asked]
+    for answer in accepted:
         await _give(request, task, answer)
-    return AcceptedTurn(task, ResponseStart(last.seq + 1, before=last, amid_calls=True), cursor)
+    start = ResponseStart(last.seq + 1, before=last, unknown=unknown, amid_calls=True)
+    return AcceptedTurn(task, start, cursor)
 
 
 async def _give(request: TurnRequest, task: Task, answer: Answer) -> None:
     """Bring one answer to its call."""
     controls, by = request.gateway.calls.controls, request.caller.by
-    call_id = split_call_id(answer.call_id)[0]
+    call_id = _call_id(answer)
     match answer:
         case Resolved():
             item_id = _resolution_id(call_id)
@@ -99,20 +106,26 @@ def _answered_before(request: TurnRequest, task: Task, given: set[str], last: Ta
     if given <= {call.id for call in last.calls} and all(_has_answer(task, call_id) for call_id in given):
         return AcceptedTurn(task, ResponseStart(last.seq + 1))
     if all(_has_decision(request, task, answer) for answer in request.turn.answers):
-        child = _sub_task_of(request, request.turn.answers[0])
+        begin, child = 0, _sub_task_of(request, request.turn.answers[0])
         for step in task.steps():
-            ids = [sub_task_id(task.task_id, call.id) for call in step.calls if call.tool_name == DELEGATE]
-            if any(child == name or child.startswith(f"{name}.") for name in ids):
-                return AcceptedTurn(task, ResponseStart(step.seq + 1, amid_calls=True))
+            children = [sub_task_id(task.task_id, call.id) for call in step.calls if call.tool_name == DELEGATE]
+            begin = step.seq + 1 if children else begin
+            if any(child == name or may_be_sub_task(child, name) for name in children):
+                break
+        return AcceptedTurn(task, ResponseStart(begin, amid_calls=True))
     raise _no_open_calls(request, given)
 
 
 def _has_decision(request: TurnRequest, task: Task, answer: Answer) -> bool:
     """Return True if a sub-task of the task has a decision on the call, whose id names the sub-task."""
     child = _sub_task_of(request, answer)
-    if not child.startswith(f"{task.task_id}.") or not request.gateway.exists(child):
+    if not may_be_sub_task(child, task.task_id) or not request.gateway.exists(child):
         return False
-    return _has_answer(request.gateway.orchestrator.task(child), split_call_id(answer.call_id)[0])
+    return _has_answer(request.gateway.orchestrator.task(child), _call_id(answer))
+
+
+def _call_id(answer: Answer) -> str:
+    return split_call_id(answer.call_id)[0]
 
 
 def _sub_task_of(request: TurnRequest, answer: Answer) -> str:

@@ -6,7 +6,7 @@ chatcmpl-TASK_7    a chat completion
 msg_STEP_1.TASK    the text of a step: a client that refers to it need not name the task
 fc_HASH.TASK       the item of a call of a client's function
 tc_HASH.TASK       such a call: a client that sends its result need not name the task
-mcpr_tc_HASH.TASK  a request for an approval
+mcpr_tc_HASH.TASK  a request for an approval; TASK may be a sub-task
 """
 
 import re

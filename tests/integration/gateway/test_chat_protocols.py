@@ -194,6 +194,45 @@ def test_a_task_that_waits_after_its_sub_task_asks_in_a_new_step_and_run(own_gat
     assert events[-1]["outcome"]["type"] == "success"
 
 
+WEATHER = {"name": "weather", "description": "The weather.", "parameters": {"type": "object"}}
+
+
+def test_a_client_tool_beside_a_sub_task_is_answered_with_its_approval(own_gateway: GatewayProcess) -> None:
+    body = ui_messages("tool", text="add and weather") | {"tools": [WEATHER]}
+    chunks = list(post(own_gateway, "/ai/chief", body))
+    [start] = [chunk["messageId"] for chunk in chunks if chunk["type"] == "start"]
+    [asked] = [chunk["approvalId"] for chunk in chunks if chunk["type"] == "tool-approval-request"]
+    [call] = [chunk["toolCallId"] for chunk in chunks if chunk.get("toolName") == "weather"]
+    parts = [
+        {"type": "step-start"},
+        {"type": "tool-weather", "state": "output-available", "toolCallId": call, "output": "sun"},
+        {"type": "step-start"},
+        {"state": "approval-responded", "approval": {"id": asked, "approved": True}},
+    ]
+    body = ui_messages("tool", {"id": start, "role": "assistant", "parts": parts}, text="add and weather")
+    chunks = list(post(own_gateway, "/ai/chief", body | {"tools": [WEATHER]}))
+    text = "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta")
+    assert ("The result is 3." in text, "sun" in text) == (True, True)
+
+    run = {"threadId": "tool", "runId": "run", "protocolVersion": "1.0", "tools": [WEATHER]}
+    user = {"id": "other", "role": "user", "content": "weather and add"}
+    events = list(post(own_gateway, "/agui/chief", {**run, "threadId": "tool of a run", "messages": [user]}))
+    [interrupt] = events[-1]["outcome"]["interrupts"]
+    [call] = [event["toolCallId"] for event in events if event.get("toolCallName") == "weather"]
+    result = {"id": "r", "role": "tool", "toolCallId": call, "content": "sun"}
+    resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
+    sent = {**run, "threadId": "tool of a run", "messages": [user, result], "resume": resume}
+    events = list(post(own_gateway, "/agui/chief", sent))
+    assert ("The result is 3." in Agent(events).text, "sun" in Agent(events).text) == (True, True)
+
+
+def test_a_message_while_a_sub_task_waits_for_an_approval_is_refused(own_gateway: GatewayProcess) -> None:
+    list(post(own_gateway, "/ai/chief", ui_messages("refused", text="add")))
+    message = {"id": "n", "role": "user", "parts": [{"type": "text", "text": "more"}]}
+    with pytest.raises(HTTPError, match="400"):
+        list(post(own_gateway, "/ai/chief", ui_messages("refused", message, text="add")))
+
+
 def test_a_page_that_stops_after_a_decision_has_a_last_step_without_one(own_gateway: GatewayProcess) -> None:
     """Else a page that sends its answers automatically would do so without end."""
     chunks = list(post(own_gateway, "/ai/chief", ui_messages("stopped", text="slowly add")))

@@ -12,6 +12,7 @@ from roboco.domain.ids import (
     check_item_id,
     check_task_id,
     check_tenant,
+    may_be_sub_task,
     qualified_id,
     step_id_at,
     sub_task_id,
@@ -138,6 +139,16 @@ def test_ids_are_qualified_with_the_tenant() -> None:
     assert tenant_of(sub_task_id("acme:1", "tc_" + "a" * 32)) == "acme"
     with pytest.raises(UsageError, match="task 'other:1' is not one of tenant 'acme'"):
         qualified_id("acme", "other:1")
+
+
+@pytest.mark.parametrize("task_id", ["t", f"{'a' * 32}:{'b' * 100}"])
+def test_sub_tasks_at_any_depth_have_ids_of_their_task(task_id: str) -> None:
+    child = sub_task_id(task_id, "tc_" + "1" * 32)
+    grandchild = sub_task_id(child, "tc_" + "2" * 32)
+    assert may_be_sub_task(child, task_id)
+    assert may_be_sub_task(grandchild, task_id)
+    assert may_be_sub_task(grandchild, child)
+    assert not may_be_sub_task(task_id, task_id)
 
 
 @pytest.mark.parametrize("tenant", ["", "A", "a:b", "a/b", "a.b", "a" * 33, "-a", 5])

@@ -24,7 +24,7 @@ def test_a_read_that_fails_ends_no_answer(error: Exception) -> None:
     task: Any = create_autospec(Task, instance=True, task_id="t")
     task.pending_actions.side_effect = error
     try:
-        asked = asyncio.run(asked_in_sub_tasks(gateway, task))
+        asked = asyncio.run(asked_in_sub_tasks(gateway, task, "t"))
     finally:
         gateway.calls.close()
     answer = AnswerStream(ResponseHead("t", "team"), ResponseStart(0))
