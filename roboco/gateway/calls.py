@@ -150,9 +150,9 @@ class Calls:
     """The kinds of calls of a gateway process."""
 
     def __init__(self, deadline: float) -> None:
-        self.reads = CallLine("read", 24, 128, deadline, LinePart(16, 64))
-        """Reads of tasks and lists."""
-        self.histories = CallLine("history", 6, 128, deadline, LinePart(3, 64))
+        self.reads = CallLine("read", 24, 512, deadline, LinePart(16, 256))
+        """Reads of tasks and lists. A caller with a hundred runs reads as many tasks at once."""
+        self.histories = CallLine("history", 6, 512, deadline, LinePart(3, 256))
         """Reads that hold a whole history in memory: few at a time."""
         self.streams = CallLine("stream", 12, 4096, deadline, LinePart(8, 2048))
         """Looks for the tasks of streams: all clients of a process that has ended come at once, and all are served."""

@@ -44,9 +44,9 @@ async def answer_parts(
 
 
 async def asked_in_sub_tasks(gateway: Gateway, task: Task, shown: str) -> list[SubTaskCall]:
-    """Do the same as `unapproved_in_sub_tasks` in a thread. While a server does not answer, nothing is asked."""
+    """Do the same as `unapproved_in_sub_tasks`, in a thread. While a server does not answer, nothing is asked."""
     try:
-        return await gateway.calls.reads.run(unapproved_in_sub_tasks, task, shown)
+        return await gateway.calls.streams.run(unapproved_in_sub_tasks, task, shown)
     except (Problem, TransientError) as error:  # the stream goes on, and the next gap repeats it
         _log.info("the sub-tasks of task %s cannot be read: %s", task.task_id, error)
         return []

@@ -23,6 +23,7 @@ from pydantic import Field, ValidationError
 from roboco.client.task import Task
 from roboco.domain.task_summary import TaskSummary
 from roboco.errors import RobocoError
+from roboco.gateway.answers.following import unapproved_in_sub_tasks
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.mcp.team_tools import (
     TASK_TOOL,
@@ -135,9 +136,12 @@ def _detailed(caller: Principal, task: Task, by_form: bool) -> dict[str, Any]:
     """Return the task with what it waits for, or its result. Cost: its history, once it has ended or waits."""
     summary = task.settled_summary()
     fields = _fields(caller, summary)
-    asked = [] if summary.status.ended else task.pending_actions().unapproved()
-    if not asked and not task.is_at_rest(summary):
-        return {**fields, "status": "working", "statusMessage": f"{summary.steps} steps"}
+    if task.is_at_rest(summary):
+        asked = task.pending_actions().unapproved()
+    else:
+        asked = [one.call for one in unapproved_in_sub_tasks(task, task.task_id)]
+        if not asked:
+            return {**fields, "status": "working", "statusMessage": f"{summary.steps} steps"}
     if asked and by_form:
         forms = {call.id: approval_form(call).model_dump(by_alias=True, exclude_none=True) for call in asked}
         return {**fields, "status": "input_required", "inputRequests": forms}

@@ -246,13 +246,14 @@ class TeamTools:
 
         Return the number of reports, and the result.
         """
-        progress = 0
+        progress, delegates = 0, False
         async with aclosing(task.astream_with_gaps()) as items:
             async for item in items:
                 if item is None:
-                    if await asked_in_sub_tasks(self.gateway, task, task.task_id):
+                    if delegates and await asked_in_sub_tasks(self.gateway, task, task.task_id):
                         return progress, await self.gateway.calls.histories.run(_result_now, task)
                     continue
+                delegates = delegates or item.type == "event_sub_task"
                 if (message := _progress(item)) is not None:
                     progress += 1
                     await ctx.session.report_progress(progress, None, message)

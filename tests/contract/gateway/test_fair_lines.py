@@ -13,7 +13,7 @@ from roboco.gateway.principal import Principal
 from tests.support.gateway_rest import RestWorld
 
 PARTS = {"read": 80, "control": 40, "file": 40}
-"""The calls of one tenant that each of these lines holds. The whole line holds more. That of controls is shortened."""
+"""The calls of one tenant that each of these lines holds. The whole line holds more; reads and controls have less."""
 
 
 def request_of(kind: str) -> Callable[[RestWorld, str], Any]:
@@ -29,6 +29,7 @@ def request_of(kind: str) -> Callable[[RestWorld, str], Any]:
 def test_slow_calls_of_one_tenant_do_not_refuse_those_of_others(
     rest: RestWorld, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    rest.app.state.gateway.calls.reads = CallLine("read", 24, 128, 60.0, LinePart(16, 64))
     rest.app.state.gateway.calls.controls = CallLine("control", 12, 64, 60.0, LinePart(8, 32))
     for caller in ("acme", "other"):
         rest.run(f"{caller}:t1", caller=caller, conversation=True)
