@@ -74,7 +74,8 @@ async def _accept_for_sub_tasks(request: TurnRequest, task: Task, given: set[str
     accepted: list[Answer] = [*results, *asked]
     for answer in accepted:
         await _give(request, task, answer)
-    start = ResponseStart(last.seq + 1, before=last, unknown=unknown, amid_calls=True)
+    before = last if cursor is not None else None  # else the stream is read from its begin
+    start = ResponseStart(last.seq + 1, before=before, unknown=unknown, amid_calls=True)
     return AcceptedTurn(task, start, cursor)
 
 

@@ -32,8 +32,8 @@ _PASSED_HEADERS: Final = ("authorization", "accept", "openai-organization", "ope
 """The headers of a request that another server receives."""
 
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-_ACCEPT_SECONDS: Final = 0.01
-"""Seconds in which asyncio has taken a connection that it had accepted."""
+_ACCEPT_TURNS: Final = 5
+"""Turns of the event loop in which asyncio has taken a connection that it had accepted. None of them waits."""
 
 Responder = Callable[[ChatRequest], ChatReply]
 
@@ -171,7 +171,8 @@ class ModelServer:
         server = await self._loop.create_server(accepted, sock=listener, backlog=BACKLOG)
         await self._stopped
         self._loop.remove_reader(listener)  # no more clients: asyncio would leak the socket of a half accepted one
-        await asyncio.sleep(_ACCEPT_SECONDS)
+        for _ in range(_ACCEPT_TURNS):
+            await asyncio.sleep(0)
         server.close()
         while accepted.connections:
             for connection in accepted.connections:
