@@ -98,7 +98,7 @@ def _check_team(chat: Chat) -> None:
         summary = chat.gateway.orchestrator.stored_summary(chat.caller.task_id(chat.newest))
         if summary is None or summary.team == chat.team:
             return
-        if summary.team != named_team(chat.gateway, chat.caller, chat.team).name:
+        if summary.team != named_team(chat.gateway.orchestrator, chat.caller, chat.team).name:
             raise Problem(409, "conflict", "the chat belongs to another team", "begin another chat")
 
 

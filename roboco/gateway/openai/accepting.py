@@ -281,7 +281,7 @@ def _new_id(request: TurnRequest, tenant: str | None, task_id: str, named: bool 
 def _team(request: TurnRequest, new: NewTaskId) -> Team:
     """Return the team of the request. Raise Problem `model_not_found` if the caller has none of this name."""
     try:
-        return team_of_new_task(request.gateway, request.caller, new, request.team)
+        return team_of_new_task(request.gateway.orchestrator, request.caller, new, request.team)
     except Problem as problem:
         raise unknown_model(request.team) if problem.status == 404 else problem from None
 
