@@ -20,7 +20,7 @@ from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.step import TaskStep
 from roboco.errors import AlreadyEnded
 from roboco.gateway.answers.chats import Chat, chat_of_task, fork_ended, grown, send_to_task, unless_taken
-from roboco.gateway.openai import accepting, answering
+from roboco.gateway.openai import accepting
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.repetition import Repetition
@@ -87,7 +87,7 @@ async def accept(request: MessageRequest, message: Message, found: Task | None) 
         return await _accept_in_context(request, context_id or f"new-{repetition.digest[:32]}")
     await _check(request, found)
     if answers:
-        return await answering.accept_answers(request, shown_task_id(request.caller, found.task_id))
+        return await accepting.accept_answers(request, shown_task_id(request.caller, found.task_id))
     try:
         return await _send(request, found)
     except AlreadyEnded:
