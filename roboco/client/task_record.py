@@ -36,7 +36,8 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.tool_listing import ToolDifference
 from roboco.engine.accept.answer import open_tool_changes
 from roboco.engine.accept.at_rest import stays_at_rest
-from roboco.engine.accept.wait_cause import current_reason, why_unattended
+from roboco.engine.accept.evidence import current_reason
+from roboco.engine.accept.wait_cause import why_unattended
 from roboco.engine.record.call_failures import call_failures
 from roboco.engine.record.recover import newest_step
 from roboco.engine.record.tool_listings import left_out_tools

@@ -35,7 +35,8 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.domain.team.model_profile import ModelLimits
-from roboco.engine.accept.wait_cause import Kind, default_threshold, wait_cause
+from roboco.engine.accept.evidence import Kind
+from roboco.engine.accept.wait_cause import default_threshold, wait_cause
 from roboco.engine.engine import Engine
 from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.registry import DRAINING, LIVENESS_TIMEOUT, POOLS, PoolStatus, RegisteredWorker
