@@ -142,6 +142,7 @@ class RemoteTask:
         self.artifacts: dict[str, Artifact] = {}
         self.id, self.context_id, self.state = "", "", 0
         self.asks: list[Part] = []
+        self.calls: list[str] = []
         for events in readings:
             self.whole: set[str] = set()
             for event in events:
@@ -155,6 +156,8 @@ class RemoteTask:
             case "status_update":
                 self.state = event.status_update.status.state
                 self.asks = [part for part in event.status_update.status.message.parts if part.HasField("data")]
+                if "call" in event.status_update.metadata:
+                    self.calls.append(event.status_update.metadata["call"]["callId"])
             case "artifact_update":
                 update = event.artifact_update
                 if update.append:
