@@ -9,6 +9,7 @@ from typing import Any
 
 from a2a.types import Artifact, Part, StreamResponse, Task
 from ag_ui.core import RunAgentInput, ToolMessage, UserMessage
+from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis.strategies import floats
 
@@ -157,8 +158,8 @@ class RemoteTask:
             case "status_update":
                 self.state = event.status_update.status.state
                 self.asks = [part for part in event.status_update.status.message.parts if part.HasField("data")]
-                if "call" in event.status_update.metadata:
-                    self.calls.append(event.status_update.metadata["call"]["callId"])
+                if call := MessageToDict(event.status_update.metadata).get("call"):
+                    self.calls.append(call["callId"])
             case "artifact_update":
                 update = event.artifact_update
                 if update.append:
