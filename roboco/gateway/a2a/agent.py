@@ -25,7 +25,7 @@ from roboco.gateway.answers.following import answer_parts, unapproved_in_sub_tas
 from roboco.gateway.answers.ids import task_id_of_branch
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai.accepting import AcceptedTurn
-from roboco.gateway.openai.ids import shown_call_id, shown_task_id
+from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart
@@ -252,10 +252,10 @@ class TeamAgent:
         return shown
 
     def _asked_below(self, task: Task) -> list[a2a.Part]:
-        """Return the calls of sub-tasks that need an approval. Their ids name the sub-task."""
+        """Return the calls of sub-tasks that need an approval."""
         asked = unapproved_in_sub_tasks(task, shown_task_id(self.caller, task.task_id))
-        ids = [{"callId": shown_call_id(one.call.id, one.task_id), "action": "approve"} for one in asked]
-        return [events.data_part(events.call_value(one.call) | about) for one, about in zip(asked, ids, strict=True)]
+        calls = [events.call_value(one.call, one.task_id) for one in asked]
+        return [events.data_part({**call, "action": "approve"}) for call in calls]
 
 
 def _asked(task: Task, summary: TaskSummary) -> list[a2a.Part]:
