@@ -20,6 +20,7 @@ from roboco.engine.workspace_records import FrozenTeams, StoredEvents, Summaries
 from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
+from roboco.ports.histories import Histories
 from roboco.ports.leases import Leases
 from roboco.ports.logs import EventLogs
 from roboco.ports.model import CallModel
@@ -33,7 +34,7 @@ from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore
 from roboco.ports.telemetry import Telemetry
 from roboco.ports.tools import Toolbox
-from roboco.ports.workspace import Files, Histories
+from roboco.ports.workspace import Files
 
 PARALLEL_ERASURES = 4
 """Erasures that a process carries out at the same time: one of many files takes minutes."""

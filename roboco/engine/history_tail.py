@@ -15,8 +15,8 @@ from itertools import takewhile
 
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History, is_conclusive
 from roboco.domain.history.step import TaskStep, last_answer
+from roboco.ports.histories import Histories
 from roboco.ports.task_store import Snapshot
-from roboco.ports.workspace import Histories
 
 MAX_CACHE_BYTES = 32 * 1024 * 1024
 """Bytes of JSON of the cached steps of a process; in memory they take a few times as much."""

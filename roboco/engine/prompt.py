@@ -7,7 +7,7 @@ from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import OUTPUT, PROMPT, TaskStep
 from roboco.domain.team.team import Agent, Team
 from roboco.engine.history_tail import step_at
-from roboco.ports.workspace import Histories
+from roboco.ports.histories import Histories
 from roboco.templates.templates import JinjaPrompts
 
 

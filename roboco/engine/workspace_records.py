@@ -53,7 +53,8 @@ from roboco.domain.stream.event_file import from_stored, place_of, segment_place
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.domain.team.team import Team
 from roboco.errors import CorruptHistory, Erased, NotFound, UsageError
-from roboco.ports.workspace import Files, Histories
+from roboco.ports.histories import Histories
+from roboco.ports.workspace import Files
 
 
 def receipt_of(files: Files, task_id: str) -> ErasureReceipt | None:
