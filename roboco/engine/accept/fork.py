@@ -50,8 +50,7 @@ from roboco.domain.paths import (
 )
 from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import entry_of
-from roboco.domain.task_summary import TaskSummary, parse_summary
+from roboco.domain.task_summary import TaskSummary, entry_of, parse_summary
 from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.accept import early_files
