@@ -9,7 +9,6 @@ from functools import cached_property
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.removal.retention import RetentionRule
 from roboco.engine.backoff import Backoff
-from roboco.engine.day_budgets import DayBudgets
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork, Quarantine
 from roboco.engine.history_tail import HistoryTails, StepCache
@@ -171,11 +170,6 @@ class Engine:
     def worker_status(self) -> WorkerStatus:
         """Return the live workers, and the id of the workspace, which this process has read lately."""
         return WorkerStatus(self.services.workers, self.services.dispatcher.fault, self.workspace.files)
-
-    @property
-    def day_budgets(self) -> DayBudgets:
-        """Return the budgets of tenants for a day, and the usage of tasks."""
-        return DayBudgets(self.policy.budgets, self.services.rate_limiter, self.workspace.frozen_teams, self.clock)
 
     def now(self) -> datetime:
         """Return the time of this machine's clock, UTC."""

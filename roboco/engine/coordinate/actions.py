@@ -26,8 +26,8 @@ from roboco.domain.log_text import log_text
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.team.tool_listing import MAX_EVENT_CALLS, MAX_EVENT_TEXT_CHARS, ToolDifference
+from roboco.engine import day_budgets, usage
 from roboco.engine import notifications as notify
-from roboco.engine import usage
 from roboco.engine.coordinate import approval_times, outage, remote_end
 from roboco.engine.coordinate.archive import archive
 from roboco.engine.coordinate.delegate import may_be_submitted, start_sub_tasks, stop_sub_task
@@ -139,7 +139,7 @@ def _append_step(
         recover.catch_up(engine, task_id, task)
         return
     state = task.state.after(step)
-    engine.day_budgets.count(task_id, task.steps.first, state, ends_turn=True)
+    day_budgets.count(engine, task_id, task.steps.first, state, ends_turn=True)
     report_attempts(engine.services.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
     if not engine.tasks.task_store.commit(task_id, task.position.epoch, Commit(step, state, events)):
@@ -149,7 +149,7 @@ def _append_step(
     ):
         index_as(engine, task_id, task, TaskStatus.RUNNING, task.position.epoch + 1)
     applied.add(step, action.item_ids, pending_items)
-    engine.day_budgets.count_for_caller(task_id, task.steps.first, state)
+    day_budgets.count_for_caller(engine, task_id, task.steps.first, state)
 
 
 def _apply_stored_steps(engine: Engine, task_id: str) -> None:
@@ -223,7 +223,7 @@ def _record_end(engine: Engine, task_id: str, task: Snapshot, action: End) -> Mo
         engine.tasks.schedule.set(task_id, UNRECOVERED_CHECK_DELAY)
         return Rest()
     event = recover.end_event(engine, task_id, task.state, action.status, action.reason)
-    engine.day_budgets.count(task_id, task.steps.first, task.state, ends_turn=True)
+    day_budgets.count(engine, task_id, task.steps.first, task.state, ends_turn=True)
     choice = Decision(Phase.END, action.status, action.reason, seen_item_ids=frozenset(task.item_ids), instance_id=run)
     epoch = engine.tasks.task_store.record_decision(task_id, task.position.epoch, choice, [event])
     if epoch is None:

@@ -20,6 +20,7 @@ from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
+from roboco.engine import day_budgets
 from roboco.engine.coordinate import approval_times
 from roboco.engine.coordinate.actions import Ended, Moved, decide_and_execute, stay_waiting
 from roboco.engine.coordinate.archive import close_again, close_task
@@ -94,7 +95,7 @@ def _make_moves(
         if task is None:
             _drop_unknown(engine, task_id)
             return True
-        engine.day_budgets.count(task_id, task.steps.first, task.state)
+        day_budgets.count(engine, task_id, task.steps.first, task.state)
         if must_repair and recover.catch_up(engine, task_id, task):
             continue
         if must_repair and task.position.phase is Phase.WAIT and recover.restore_inbox(engine, task_id, task.item_ids):

@@ -37,6 +37,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StatusChanged, SubTaskStarted
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
+from roboco.engine import day_budgets
 from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.engine import Engine, Services, TaskStores
 from roboco.engine.history_tail import shows_decision
@@ -187,7 +188,7 @@ class NextStep:
 
         Return False if a coordinator has to continue: it decides, or the epoch has changed.
         """
-        self.engine.day_budgets.count(self.task_id, self.task.steps.first, commit.state, ends_turn=True)
+        day_budgets.count(self.engine, self.task_id, self.task.steps.first, commit.state, ends_turn=True)
         after = self._after_commit(commit)
         action = after.decide_locally()
         if action is None:

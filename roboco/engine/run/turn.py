@@ -27,6 +27,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.domain.url import strip_credentials
+from roboco.engine import day_budgets
 from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending_turn import restart_turn
@@ -140,7 +141,7 @@ def commit_turn(
     continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
     if not continued or is_log_full(engine, task):
         engine.services.dispatcher.advance(order.task_id)
-    engine.day_budgets.count_for_caller(order.task_id, task.steps.first, commit.state)
+    day_budgets.count_for_caller(engine, order.task_id, task.steps.first, commit.state)
     return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED
 
 
@@ -247,7 +248,7 @@ def _run(turn: ClaimedTurn) -> TurnResult:
 def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
     """Run the turn with the tools of these listings."""
     engine, claim = turn.engine, turn.claim
-    wait = engine.day_budgets.wait(claim.assignment.task_id, claim.snapshot.position.agent)
+    wait = day_budgets.wait(engine, claim.assignment.task_id, claim.snapshot.position.agent)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
     result = summary_for(engine, turn.team, claim, turn.cancellation, turn.progress)
@@ -287,7 +288,7 @@ def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice)
     """Send the request, unless it must wait. Return what to try after a failure, or what became of the turn."""
     engine, claim = turn.engine, turn.claim
     task_id, profile = claim.assignment.task_id, prepared.request.profile
-    wait = engine.day_budgets.reserve(task_id, claim.snapshot, prepared.possible_usage, profile)
+    wait = day_budgets.reserve(engine, task_id, claim.snapshot, prepared.possible_usage, profile)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
     admission = engine.services.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)
