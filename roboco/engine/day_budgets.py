@@ -19,14 +19,14 @@ import logging
 from typing import Final
 
 from roboco.domain.day_budget import BUDGET_WAIT
-from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.usage import DayUsage, ModelUsage, billionths, day_of, next_day
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 

@@ -31,8 +31,8 @@ from pydantic import BaseModel, ValidationError
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.lineage import Fork
 from roboco.domain.history.recorded_calls import RecordedCalls
-from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import (
     CLOSED,

@@ -30,14 +30,7 @@ from roboco.domain.decision.turn_without_model import answer_step, begin_turn, f
 from roboco.domain.history.goal import reminder
 from roboco.domain.history.interruption import INTERRUPTED_BY_USER, InterruptionEffect, interrupted_step
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCall
-from roboco.domain.history.state import (
-    AFTER_INVALID_OUTPUT,
-    AFTER_RESULTS,
-    REMINDED_GOALS,
-    WRAP_UP_RULE,
-    History,
-    TaskState,
-)
+from roboco.domain.history.state import AFTER_INVALID_OUTPUT, AFTER_RESULTS, REMINDED_GOALS, WRAP_UP_RULE, History
 from roboco.domain.history.step import (
     ANSWER_FORM,
     INTERRUPTION,
@@ -48,6 +41,7 @@ from roboco.domain.history.step import (
     USER,
     TaskStep,
 )
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.inbox.item import Interrupt, UserMessage, blocking_pause
 from roboco.domain.limits import RAISE_LIMIT_HINT, Limits
 from roboco.domain.status import TaskStatus

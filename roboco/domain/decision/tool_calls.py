@@ -34,7 +34,7 @@ from roboco.domain.history.part import (
     failed_outcome,
     unknown_outcome,
 )
-from roboco.domain.history.state import ACHIEVED_GOALS, History, TaskState
+from roboco.domain.history.state import ACHIEVED_GOALS, History
 from roboco.domain.history.step import (
     ANSWER,
     ANSWER_FORM,
@@ -47,6 +47,7 @@ from roboco.domain.history.step import (
     TOOL_EXECUTOR,
     TaskStep,
 )
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.inbox.item import Item, Pause, blocking_pause
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.approval import OnExpiry

@@ -10,7 +10,7 @@ from roboco.domain.ids import answer_id, approval_id, sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine, TaskStores
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import Phase, Snapshot
 
 SUB_TASK = "sub-task "
 """The beginning of what is asked in a sub-task."""

@@ -18,7 +18,7 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.tool_answers import needs_approval, needs_change_approval
 from roboco.domain.history.part import with_step_id
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
+from roboco.domain.history.state import state_after
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox.item import Item, resuming_caller
@@ -41,7 +41,8 @@ from roboco.engine.record import recover
 from roboco.engine.record.inbox_items import AppliedItems
 from roboco.engine.record.recover import report_attempts
 from roboco.engine.record.tool_listings import tool_differences
-from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TokenUsage
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, Decision, Phase, Snapshot, TokenUsage
+from roboco.ports.task_store import Commit
 from roboco.ports.telemetry import TASKS
 
 _log = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ def _append_step(
     if stored.digest != step.digest:
         recover.catch_up(engine, task_id, task)
         return
-    state = task.state.after(step)
+    state = state_after(task.state, step)
     day_budgets.count(engine, task_id, task.steps.first, state, ends_turn=True)
     report_attempts(engine.services.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)

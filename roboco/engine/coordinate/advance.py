@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from roboco.domain.history.compaction import compaction_due
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.history.step import ETA, start_time_of
 from roboco.domain.inbox.item import Item, Stop, interrupts_work, is_paused
 from roboco.domain.paths import open_marker_path
@@ -45,7 +44,7 @@ from roboco.engine.record.event_archive import archive_running
 from roboco.engine.record.inbox_items import AppliedItems
 from roboco.engine.task_entries import drop_entry
 from roboco.errors import CorruptHistory, Erased, TransientError
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, Phase, Snapshot
 from roboco.ports.telemetry import Operation
 
 MAX_MOVES = 100

@@ -26,7 +26,7 @@ from roboco.engine.coordinate.running_entry import index_as, index_parents
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.errors import AlreadyEnded, StateConflict
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 MIN_DELAY = 1.0
 """Seconds until a pass over a task of which something is due already, and was not done."""

@@ -31,7 +31,7 @@ from roboco.engine.record.event_archive import (
 from roboco.engine.retry import RETRY_DELAYS, contention_error
 from roboco.engine.task_entries import put_entry
 from roboco.errors import TransientError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.ports.workspace import VersionedFile
 
 INDEX_RETRY_DELAY = 60.0

@@ -28,7 +28,7 @@ from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT, by_coordinator
 from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
+from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep, priority_of
 from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.ids import step_id_at, sub_task_id
@@ -45,7 +45,8 @@ from roboco.engine.record.recover import selection
 from roboco.errors import TransientError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.lease_renewals import AttemptLease
-from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, CallState, Decision, Phase, Snapshot
+from roboco.ports.task_store import Commit
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from roboco.domain.team.tool_spec import PydanticTurn
 from roboco.engine import day_budgets
 from roboco.engine.engine import Engine
 from roboco.engine.record.rate_tickets import summary_profile
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 FIRST_CHECK_DELAY: Final = 5.0
 MAX_CHECK_DELAY: Final = 30.0

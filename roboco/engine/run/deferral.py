@@ -45,7 +45,7 @@ from roboco.engine.run.claimed_turn import ClaimedTurn
 from roboco.errors import ModelError, TransientError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.leases import NO_TOKENS
-from roboco.ports.task_store import TokenUsage
+from roboco.ports.snapshot import TokenUsage
 
 _NOTHING = Usage()
 MIN_AWAITED_DELAY = 2.0

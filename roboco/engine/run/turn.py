@@ -23,6 +23,7 @@ from typing import assert_never
 from roboco.domain.decision.answer_checks import held_back
 from roboco.domain.decision.decide import limit_step
 from roboco.domain.history.part import TextPart
+from roboco.domain.history.state import state_after
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
@@ -79,7 +80,8 @@ from roboco.ports.assignment import CANCELS, TurnAssignment
 from roboco.ports.model import ModelStream, Reply
 from roboco.ports.rate_limits import Admitted, Queued
 from roboco.ports.remote_task import RemoteTask
-from roboco.ports.task_store import Commit, TokenUsage
+from roboco.ports.snapshot import TokenUsage
+from roboco.ports.task_store import Commit
 from roboco.ports.telemetry import Operation, OperationSpan
 from roboco.ports.tools import Listings, MissingListing
 
@@ -137,7 +139,9 @@ def commit_turn(
         recover.catch_up(engine, order.task_id, task)
         engine.services.dispatcher.advance(order.task_id)
         return TurnOutcome.REPLACED
-    commit = Commit(step, task.state.after(step), recover.step_events(engine, order.task_id, step, task.steps.tail[-1]))
+    commit = Commit(
+        step, state_after(task.state, step), recover.step_events(engine, order.task_id, step, task.steps.tail[-1])
+    )
     continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
     if not continued or is_log_full(engine, task):
         engine.services.dispatcher.advance(order.task_id)
