@@ -23,9 +23,10 @@ from roboco.domain.decision.action import (
     error_step,
 )
 from roboco.domain.decision.answer_checks import lacks_form, next_for_guards, route_after_form
+from roboco.domain.decision.approvals import waiting
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
+from roboco.domain.decision.tool_calls import next_for_calls, paused
 from roboco.domain.decision.turn_without_model import answer_step, begin_turn, finish_map, refused_turn, start_map
 from roboco.domain.history.goal import reminder
 from roboco.domain.history.interruption import INTERRUPTED_BY_USER, InterruptionEffect, interrupted_step

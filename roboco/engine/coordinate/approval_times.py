@@ -13,8 +13,8 @@ and a pass of another one repeats it.
 
 from dataclasses import replace
 
+from roboco.domain.decision.approvals import REMINDER, approval_wait, due_times, expiry_of
 from roboco.domain.decision.tool_answers import needs_approval
-from roboco.domain.decision.tool_calls import REMINDER, approval_wait, due_times, expiry_of
 from roboco.domain.duration import duration_text
 from roboco.domain.ids import approval_id
 from roboco.domain.inbox.item import ApprovalDecision
