@@ -48,7 +48,7 @@ def main(root: Path) -> int:
     missing = [
         f"{path.relative_to(root)}:{node.lineno}: {name} does not exist"
         for path, tree in trees.items()
-        for text, node in docstrings(ast.walk(tree))
+        for text, node in docstrings(tree)
         for found in _NAMED.finditer(text)
         if (name := found[1] or found[2]).rpartition(".")[2] not in known and not name.startswith("ROBOCO_")
     ]

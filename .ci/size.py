@@ -107,7 +107,7 @@ def import_chain(paths: list[Path]) -> int:
 def _fields(paths: list[Path], name: str) -> int:
     return sum(
         isinstance(node, ast.AnnAssign) and "ClassVar" not in ast.dump(node.annotation)
-        for kind in _classes([path for path in paths if f"class {name}" in path.read_text()])
+        for kind in _classes(paths)
         if kind.name == name
         for node in kind.body
     )

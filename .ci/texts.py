@@ -24,10 +24,9 @@ _INLINE_CODE = re.compile(r"`(?:[^`\n]|\n(?!\n))*`")
 
 def python_texts(tree: ast.Module, source: str, word_lists: Collection[str] = ()) -> Iterator[Text]:
     """Yield docstrings, messages and comments. The strings in an assignment to one of the word lists are data."""
-    nodes = list(ast.walk(tree))
-    always = {id(node) for node in _one_word_messages(nodes)} | {id(node) for _, node in docstrings(nodes)}
+    always = {id(node) for node in _one_word_messages(tree)} | {id(node) for _, node in docstrings(tree)}
     data = {id(node) for node in _data(tree, word_lists)}
-    for node in nodes:
+    for node in ast.walk(tree):
         if id(node) in data:
             continue
         text = _string(node)
@@ -38,9 +37,9 @@ def python_texts(tree: ast.Module, source: str, word_lists: Collection[str] = ()
     yield from _joined(_python_comments(source))
 
 
-def docstrings(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.Constant]]:
+def docstrings(tree: ast.Module) -> Iterator[tuple[str, ast.Constant]]:
     """Yield the docstrings of modules, classes and functions, and those below fields, with their nodes."""
-    for node in nodes:
+    for node in ast.walk(tree):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else []:
             value = getattr(statement, "value", None)
@@ -85,9 +84,9 @@ def _string(node: ast.AST) -> str | None:
             return None
 
 
-def _one_word_messages(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
+def _one_word_messages(tree: ast.Module) -> Iterator[ast.expr]:
     """Yield the arguments of exceptions that are raised and of calls of a log."""
-    for node in nodes:
+    for node in ast.walk(tree):
         match node:
             case ast.Raise(exc=ast.Call(args=arguments)):
                 yield from arguments

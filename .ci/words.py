@@ -137,12 +137,11 @@ def _read_file(report: Report, part: str, path: Path, source: str) -> None:
 
 def _read_python(report: Report, part: str, where: str, source: str) -> None:
     tree = ast.parse(source)
-    nodes = list(ast.walk(tree))
-    for text, _ in docstrings(nodes):
+    for text, _ in docstrings(tree):
         report.docstring(part, text)
     for line, text in python_texts(tree, source, WORD_LISTS.get(where, ())):
         report.text(where, line, text)
-    for node in nodes:
+    for node in ast.walk(tree):
         for line, name in _defined(node):
             if VAGUE_CONSTANTS.fullmatch(name.strip("_")):
                 report.findings.append(f"{where}:{line}: constant {name!r} does not name its quantity")
