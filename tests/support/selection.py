@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-PARTS = 5
+PARTS = 10
 in_parts = pytest.mark.parametrize(
     "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
 )
-"""Divides the calls at which a test causes a fault: every fifth one is in every run, the others are nightly."""
+"""Divides the calls at which a test causes a fault: every tenth one is in every run, the others are nightly."""
 QUICK_FOLDERS = ("contract", "unit")
 """The folders of which a file without a word of MARKS has only fast tests, since their fixtures have no mark."""
 MARKS = re.compile(r"\b(slow|nightly|in_parts)\b")
