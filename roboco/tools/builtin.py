@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -25,7 +26,7 @@ from roboco.domain.prompt.chat import kind_of
 from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import Files
 from roboco.tools.documents import document_kind, read_document
-from roboco.tools.function_tool import describe_function
+from roboco.tools.function_tool import FunctionTool, describe_function
 from roboco.tools.memory_tools import MemoryTools
 from roboco.tools.python_tool import run_code
 from roboco.tools.sandbox.sandbox import Sandbox
@@ -50,7 +51,7 @@ class BuiltinTools:
         self._sandbox = sandbox
         memory = MemoryTools(files, index.search_steps)
         self._created_artifacts: dict[str, tuple[Artifact, ...]] = {}
-        named: dict[str, Callable[..., Any]] = {
+        self._functions: dict[str, Callable[..., Any]] = {
             ARTIFACT_WRITE: self._artifact_write,
             ARTIFACT_READ: self._artifact_read,
             ARTIFACT_LIST: self._artifact_list,
@@ -60,7 +61,11 @@ class BuiltinTools:
             RECALL: memory.recall,
             FORGET: memory.forget,
         }
-        self._tools = {name: describe_function(function) for name, function in named.items()}
+
+    @cached_property
+    def _tools(self) -> dict[str, FunctionTool]:
+        """The tools by name. Clients that run none do not pay for their schemas."""
+        return {name: describe_function(function) for name, function in self._functions.items()}
 
     def schema(self, name: str) -> dict[str, Any]:
         """Return the tool in the format of the chat completions protocol."""

@@ -14,6 +14,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -110,6 +111,13 @@ def run_script(script: Path, *arguments: str, env: Mapping[str, str]) -> str:
     code = started.process.wait(180)
     assert code == 0, log.read_text()
     return log.read_text()
+
+
+def run_command(*words: str, env: Mapping[str, str], folder: Path) -> tuple[int, str]:
+    """Run the command of `roboco` in the folder. Return its exit code and what it prints."""
+    log = folder / f"{time.monotonic_ns()}.printed"
+    started = start(" ".join(words), words, program="roboco", env=env, log=log, cwd=folder)
+    return started.process.wait(180), log.read_text()
 
 
 @cache

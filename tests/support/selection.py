@@ -2,8 +2,7 @@
 
 The marks `slow` and `nightly` divide the tests into three parts. Files that are named run whole.
 
-Under pytest-xdist the worker processes collect and the controller reports. The choice travels to the workers in
-`workerinput`; the number of tests left out travels back in `workeroutput`.
+Under pytest-xdist the worker processes collect. The choice travels to them in `workerinput`.
 """
 
 import re
@@ -12,14 +11,16 @@ from typing import Any
 
 import pytest
 
-PARTS = 5
+PARTS = 10
 in_parts = pytest.mark.parametrize(
     "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
 )
-"""Divides the calls at which a test causes a fault: every fifth one is in every run, the others are nightly."""
+"""Divides the calls at which a test causes a fault: every tenth one is in every run, the others are nightly."""
 QUICK_FOLDERS = ("contract", "unit")
 """The folders of which a file without a word of MARKS has only fast tests, since their fixtures have no mark."""
 MARKS = re.compile(r"\b(slow|nightly|in_parts)\b")
+SLOW_FILE = re.compile(r"^pytestmark = .*\b(slow|nightly)\b", re.MULTILINE)
+"""The mark of all tests of a file."""
 SLOW_FOLDER = "faults"
 """The folder in which every test is slow: it kills workers, loses a server, or enumerates every failure of a run."""
 
@@ -43,17 +44,19 @@ class Selection:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._left_out = 0
         given = getattr(config, "workerinput", {}).get("chosen") or config.getoption("chosen")
         named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
         self._chosen = given or ("all" if named else "fast")
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Import no file without a slow test if only slow ones were chosen: it is most of a collection."""
-        if self._chosen not in ("slow", "nightly") or collection_path.suffix != ".py":
+        """Import no file without a test that was chosen: imports are most of a collection."""
+        if self._chosen == "all" or collection_path.suffix != ".py":
             return None
-        quick = any(folder in collection_path.parts for folder in QUICK_FOLDERS)
-        return True if quick and not MARKS.search(collection_path.read_text()) else None
+        folders = collection_path.relative_to(self._config.rootpath).parts
+        text = collection_path.read_text()
+        if self._chosen == "fast":
+            return True if SLOW_FOLDER in folders or SLOW_FILE.search(text) else None
+        return True if not MARKS.search(text) and any(folder in folders for folder in QUICK_FOLDERS) else None
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the chosen items."""
@@ -63,7 +66,6 @@ class Selection:
         for item in items:
             (kept if _part_of(item) == self._chosen else left_out).append(item)
         self._config.hook.pytest_deselected(items=left_out)
-        self._left_out = len(left_out)
         items[:] = kept
 
     @pytest.hookimpl(optionalhook=True)
@@ -71,22 +73,12 @@ class Selection:
         """Send the choice to a worker process."""
         node.workerinput["chosen"] = self._chosen
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Take the number of tests left out from a worker process that ends."""
-        self._left_out = max(self._left_out, getattr(node, "workeroutput", {}).get("left_out", 0))
-
-    def pytest_sessionfinish(self) -> None:
-        """Send the number of tests left out to the controller."""
-        if hasattr(self._config, "workeroutput"):
-            self._config.workeroutput["left_out"] = self._left_out
-
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the number of tests left out, and how to run them."""
-        if self._chosen == "fast" and self._left_out:
+        """Print how to run the tests left out."""
+        if self._chosen == "fast":
             terminalreporter.write_line(
-                f"{self._left_out} slow tests left out: killed workers, lost servers, enumerated failures, RabbitMQ, "
-                "MCP servers, browsers, benchmarks. Run them with: python -m pytest --slow"
+                "Slow tests are left out: killed workers, lost servers, enumerated failures, RabbitMQ, MCP servers, "
+                "browsers, benchmarks. Run them with: python -m pytest --slow"
             )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,3 +14,10 @@ def rest(tmp_path: Path) -> Iterator[RestWorld]:
     """Yield a gateway over an empty deployment."""
     with rest_world(tmp_path) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return the OpenAPI document, whose making takes seconds."""
+    with rest_world(tmp_path_factory.mktemp("rest")) as started:
+        return started.client.get("/v1/openapi.json").json()

@@ -34,20 +34,16 @@ def send(rest: RestWorld, path: str, body: str) -> Any:
     return rest.client.post(path, content=body, headers={KEY: "acme", "content-type": "application/json"})
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
+def test_a_chat_with_values_that_are_no_json_is_refused(rest: RestWorld) -> None:
+    for path, body in [
         ("/ai/desk", UI % (r'"\ud800"', WRONG_TOOLS)),
         ("/ai/desk", UI % ("NaN", WRONG_TOOLS)),
         ("/ai/desk", UI % (DEEP, WRONG_TOOLS)),
         ("/agui/desk", RUN % (r'"\ud800"', WRONG_TOOLS)),
         ("/agui/desk", RUN % ('"c"', f'[{{"name": "a", "description": "d", "parameters": {DEEP}}}]')),
-    ],
-    ids=["surrogate", "nan", "deep", "thread", "deep tools"],
-)
-def test_a_chat_with_values_that_are_no_json_is_refused(rest: RestWorld, path: str, body: str) -> None:
-    answer = send(rest, path, body)
-    assert answer.status_code in (400, 422), answer.text
+    ]:
+        answer = send(rest, path, body)
+        assert answer.status_code in (400, 422), answer.text
     assert list(rest.orchestrator.task_ids()) == []
 
 
@@ -227,14 +223,12 @@ def test_a_call_of_an_mcp_client_ends_at_the_exit_of_the_process(
     assert [one["outcome"] for one in lines if one["task"] == task_id] == ["accepted"]
 
 
-@pytest.mark.parametrize(
-    ("caller", "status"), [("other", 404), ("desk", 404), ("reader", 403), ("none", 403), ("acme", 200)]
-)
-def test_a_chat_is_stopped_by_callers_with_its_tenant_team_and_scope(rest: RestWorld, caller: str, status: int) -> None:
+def test_a_chat_is_stopped_by_callers_with_its_tenant_team_and_scope(rest: RestWorld) -> None:
     team = {**LAB, "agents": [{"name": "chemist", "prompt": "Mix."}]}
     rest.run(f"acme:{first_task_id('acme', 'lab', 'c')}", team=team, conversation=True)
-    for path in ("/ai/lab/c/stop", "/agui/lab/threads/c/stop"):
-        assert rest.post(path, caller=caller).status_code == status, path
+    for caller, status in {"other": 404, "desk": 404, "reader": 403, "none": 403, "acme": 200}.items():
+        for path in ("/ai/lab/c/stop", "/agui/lab/threads/c/stop"):
+            assert rest.post(path, caller=caller).status_code == status, (caller, path)
 
 
 def test_the_state_of_an_mcp_call_reaches_no_other_tenants_task(rest: RestWorld) -> None:
@@ -262,12 +256,12 @@ def call_task(
     return rest.post("/mcp", body, caller, accept="application/json, text/event-stream", **headers).json()
 
 
-@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
-@pytest.mark.parametrize(("caller", "detail"), [("other", "no task"), ("none", "lacks the scope")])
-def test_a_task_of_mcp_is_one_of_its_callers(rest: RestWorld, method: str, caller: str, detail: str) -> None:
+def test_a_task_of_mcp_is_one_of_its_callers(rest: RestWorld) -> None:
     task_id = rest.run("acme:t", says("", ("ship", {})))
-    more: dict[str, Any] = {"inputResponses": {}} if method == "tasks/update" else {}
-    assert detail in call_task(rest, method, caller, taskId="t", **more)["error"]["message"]
+    for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+        more: dict[str, Any] = {"inputResponses": {}} if method == "tasks/update" else {}
+        for caller, detail in {"other": "no task", "none": "lacks the scope"}.items():
+            assert detail in call_task(rest, method, caller, taskId="t", **more)["error"]["message"]
     assert not rest.orchestrator.task(task_id).summary().status.ended
 
 

@@ -112,19 +112,13 @@ def check_refusal(answer: Any, limit: str) -> None:
         assert (body["code"], body["limit"]) == ("rate_limited", limit)
 
 
-@pytest.mark.parametrize("request_of", [*CREATIONS.values(), COMPLETION])
-def test_a_caller_that_has_used_its_day_creates_no_task(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
+def test_a_caller_that_has_used_its_day_creates_no_task_and_sends_no_message(world: LimitedWorld) -> None:
     before = world.tasks()
     world.use_up()
-    check_refusal(world.post(request_of), "tokens_per_day")
-    assert world.tasks() == before
-
-
-@pytest.mark.parametrize("request_of", MESSAGES.values())
-def test_a_caller_that_has_used_its_day_sends_no_message(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
-    world.use_up()
     steps = len(world.rest.orchestrator.task("acme:rests").history())
-    check_refusal(world.post(request_of), "tokens_per_day")
+    for request in (*CREATIONS.values(), COMPLETION, *MESSAGES.values()):
+        check_refusal(world.post(request), "tokens_per_day")
+    assert world.tasks() == before
     world.rest.world.settle("acme:rests")
     assert len(world.rest.orchestrator.task("acme:rests").history()) == steps
 
@@ -149,14 +143,14 @@ def test_a_message_that_is_accepted_is_not_refused_when_it_is_repeated(world: Li
     assert world.post(MESSAGES[name]).status_code in (200, 202)
 
 
-@pytest.mark.parametrize("request_of", CREATIONS.values())
-def test_a_task_gets_the_budget_of_its_caller(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
-    before = world.tasks()
+def test_a_task_gets_the_budget_of_its_caller(world: LimitedWorld) -> None:
     world.limit(max_steps=7, max_tokens=9000)
-    world.post(request_of)  # a response of a fork waits for a worker, and the task exists
-    [created] = world.tasks() - before
-    limits = world.rest.orchestrator.task(created).team().limits
-    assert (limits.max_steps, limits.max_tokens) == (7, 9000)
+    for request in CREATIONS.values():
+        before = world.tasks()
+        world.post(request)  # a response of a fork waits for a worker, and the task exists
+        [created] = world.tasks() - before
+        limits = world.rest.orchestrator.task(created).team().limits
+        assert (limits.max_steps, limits.max_tokens) == (7, 9000)
 
 
 def test_reads_stops_and_operators_pass_while_redis_refuses_to_count(
@@ -180,12 +174,12 @@ def test_reads_stops_and_operators_pass_while_redis_refuses_to_count(
     assert world.post(("/v1/operations/erasures/acme:unknown", erasure)).status_code != 503
 
 
-@pytest.mark.parametrize("request_of", CREATIONS.values())
-def test_open_tasks_are_counted_for_all_protocols_together(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
+def test_open_tasks_are_counted_for_all_protocols_together(world: LimitedWorld) -> None:
     world.limit(open_tasks=1)
     assert world.post(CREATIONS["task"]).status_code == 201
     before = world.tasks()
-    check_refusal(world.post(request_of), "open_tasks")
+    for request in CREATIONS.values():
+        check_refusal(world.post(request), "open_tasks")
     assert world.tasks() == before
 
 
@@ -199,21 +193,14 @@ def test_a_repetition_of_a_creation_is_not_refused(world: LimitedWorld, name: st
     assert world.tasks() == created
 
 
-@pytest.mark.parametrize(
-    "request_of",
-    [
-        COMPLETION,
-        (COMPLETION[0], COMPLETION[1] | {"stream": True}),
-        (RESPONSES, {"model": "desk", "input": "go"}),
-        (RESPONSES, {"model": "desk", "input": "go", "stream": True}),
-    ],
-)
 def test_a_caller_without_a_free_stream_gets_no_answer_that_waits(
-    world: LimitedWorld, request_of: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = world.tasks()
     world.occupy_stream(monkeypatch)
-    check_refusal(world.post(request_of), "open_streams")
+    for path, body in (COMPLETION, (RESPONSES, {"model": "desk", "input": "go"})):
+        check_refusal(world.post((path, body)), "open_streams")
+        check_refusal(world.post((path, body | {"stream": True})), "open_streams")
     assert world.tasks() == before, "nothing is accepted before the stream is"
 
 
@@ -231,8 +218,8 @@ def test_a_caller_without_a_free_stream_cannot_follow_or_poll(
     assert ended.status_code == 200, "a poll of a session at rest does not wait"
 
 
-@pytest.mark.parametrize("request_of", [*CREATIONS.values(), *MESSAGES.values(), COMPLETION])
-def test_no_route_reads_more_than_the_largest_body(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
-    answer = world.rest.client.post(request_of[0], content=iter([b"[" * 1500, b"[" * 1500]))
-    expected = 400 if request_of[0].startswith("/v1/ai/") else 413
-    assert (answer.status_code, "longer than 2000 bytes" in answer.text) == (expected, True)
+def test_no_route_reads_more_than_the_largest_body(world: LimitedWorld) -> None:
+    for path, _ in (*CREATIONS.values(), *MESSAGES.values(), COMPLETION):
+        answer = world.rest.client.post(path, content=iter([b"[" * 1500, b"[" * 1500]))
+        expected = 400 if path.startswith("/v1/ai/") else 413
+        assert (answer.status_code, "longer than 2000 bytes" in answer.text) == (expected, True), path

@@ -1,12 +1,9 @@
 """OpenAI's API for callers of other tenants and teams, and while many reads wait."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from itertools import product
 from typing import Any
 
-import pytest
-
-from tests.support.gateway_rest import RestWorld, rest_world
+from tests.support.gateway_rest import RestWorld
 from tests.support.memory_ports.model import says
 
 PREFIX = "/openai/v1"
@@ -39,12 +36,6 @@ ROUTES = [
 """The routes that name a task, and their bodies."""
 
 
-@pytest.fixture
-def rest(tmp_path: Path) -> Iterator[RestWorld]:
-    with rest_world(tmp_path) as world:
-        yield world
-
-
 def named(value: Any, task_id: str) -> Any:
     """Return the value with the task in each of its texts."""
     if isinstance(value, str):
@@ -60,24 +51,22 @@ def ask(rest: RestWorld, caller: str, route: tuple[str, str, Any], task_id: str)
     return rest.client.request(method, f"{PREFIX}{path}", json=body, headers={"authorization": caller})
 
 
-@pytest.mark.parametrize("route", ROUTES)
-def test_another_tenants_task_is_unknown(rest: RestWorld, route: tuple[str, str, Any]) -> None:
+def test_another_tenants_task_is_unknown(rest: RestWorld) -> None:
     rest.run("acme:t1", says("hi"))
     steps = rest.orchestrator.task("acme:t1").history()
-    for named_id in ("t1", "acme:t1"):
+    for route, named_id in product(ROUTES, ("t1", "acme:t1")):
         found = ask(rest, "other", route, named_id)
         unknown = ask(rest, "other", route, named_id.replace("t1", "t9"))
-        assert (found.status_code, unknown.status_code) == (404, 404)
+        assert (found.status_code, unknown.status_code) == (404, 404), route
         assert found.json()["error"]["message"].replace("t1", "t9") == unknown.json()["error"]["message"]
     assert rest.orchestrator.task("acme:t1").history() == steps
 
 
-@pytest.mark.parametrize("route", ROUTES)
-def test_a_task_of_another_team_is_unknown(rest: RestWorld, route: tuple[str, str, Any]) -> None:
+def test_a_task_of_another_team_is_unknown(rest: RestWorld) -> None:
     answer = rest.post("/v1/tasks", {"team": "lab", "prompt": "hello", "task_id": "t2"})
     assert answer.status_code == 201
     rest.world.settle("acme:t2")
-    assert ask(rest, "desk", route, "t2").status_code == 404
+    assert [route for route in ROUTES if ask(rest, "desk", route, "t2").status_code != 404] == []
 
 
 def test_a_key_names_the_profile_of_its_side_requests(rest: RestWorld) -> None:

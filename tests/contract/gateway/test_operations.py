@@ -1,20 +1,8 @@
 """The OpenAPI document of the REST routes, for generated clients."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.contract.gateway.operations import LISTING, TAGS, listing
-from tests.support.gateway_rest import rest_world
-
-
-@pytest.fixture(scope="module")
-def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    folder: Path = tmp_path_factory.mktemp("rest")
-    with rest_world(folder) as rest:
-        yield rest.client.get("/v1/openapi.json").json()
 
 
 def operations(document: dict[str, Any]) -> list[dict[str, Any]]:

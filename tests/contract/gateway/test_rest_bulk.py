@@ -69,15 +69,14 @@ def test_a_tenant_and_a_key_of_some_teams_reach_their_tasks_alone(rest: RestWorl
     assert "other:x" in items(rest)
 
 
-@pytest.mark.parametrize("caller", ["acme", "plain", "none"])
-def test_the_scope_operate_is_needed(rest: RestWorld, caller: str) -> None:
-    assert send(rest, {"control": "stop", "tenant": "acme"}, caller, 403)["code"] == "forbidden"
+def test_the_scope_operate_is_needed(rest: RestWorld) -> None:
+    for caller in ("acme", "plain", "none"):
+        assert send(rest, {"control": "stop", "tenant": "acme"}, caller, 403)["code"] == "forbidden"
     assert items(rest) == []
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
+def test_a_request_that_is_wrong_controls_nothing(rest: RestWorld) -> None:
+    wrong: list[tuple[dict[str, Any], int]] = [
         ({"control": "stop"}, 400),
         ({"control": "stop", "text": "", "status": []}, 400),
         ({"control": "erase", "tenant": "acme"}, 422),
@@ -89,10 +88,9 @@ def test_the_scope_operate_is_needed(rest: RestWorld, caller: str) -> None:
         ({"control": "limits", "tenant": "acme"}, 400),
         ({"control": "limits", "tenant": "acme", "limits": {"max_steps": -1}}, 422),
         ({"control": "pause", "tenant": "acme", "reason": "why"}, 400),
-    ],
-)
-def test_a_request_that_is_wrong_controls_nothing(rest: RestWorld, body: dict[str, Any], status: int) -> None:
-    send(rest, body, status=status)
+    ]
+    for body, status in wrong:
+        send(rest, body, status=status)
     assert items(rest) == []
 
 
@@ -120,9 +118,10 @@ def test_each_retry_is_admitted_as_a_single_one_and_a_repetition_is_not_counted(
     assert send(rest, body, "acme-ops")["counts"] == {"accepted": 0, "repeated": 2, "ended": 0, "failed": 1}
 
 
-@pytest.mark.parametrize(
-    ("lacks", "body"),
-    [
+def test_a_decision_a_message_and_a_fork_need_their_own_scopes_too(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed: list[tuple[Scope, dict[str, Any]]] = [
         (Scope.APPROVE, {"control": "approve"}),
         (Scope.APPROVE, {"control": "deny", "dry_run": True}),
         (Scope.APPROVE, {"control": "answer", "declined": True}),
@@ -130,10 +129,7 @@ def test_each_retry_is_admitted_as_a_single_one_and_a_repetition_is_not_counted(
         (Scope.CONTROL, {"control": "send", "message": "hello"}),
         (Scope.CONTROL, {"control": "fork"}),
         (Scope.TEAMS, {"control": "fork", "new_team": {"name": "x", "agents": []}}),
-    ],
-)
-def test_a_decision_a_message_and_a_fork_need_their_own_scopes_too(
-    rest: RestWorld, monkeypatch: pytest.MonkeyPatch, lacks: Scope, body: dict[str, Any]
-) -> None:
-    monkeypatch.setitem(CALLERS, "few", Principal("key:few", "acme", ALL_SCOPES - {lacks}))
-    assert send(rest, body | {"tenant": "acme"}, "few", 403)["code"] == "forbidden"
+    ]
+    for scope, body in needed:
+        monkeypatch.setitem(CALLERS, "few", Principal("key:few", "acme", ALL_SCOPES - {scope}))
+        assert send(rest, body | {"tenant": "acme"}, "few", 403)["code"] == "forbidden"

@@ -19,8 +19,7 @@ def rest(rest: RestWorld) -> RestWorld:
     return rest
 
 
-def test_the_document_names_its_server_its_license_and_every_error(rest: RestWorld) -> None:
-    document = rest.client.get("/v1/openapi.json").json()
+def test_the_document_names_its_server_its_license_and_every_error(rest: RestWorld, document: dict[str, Any]) -> None:
     assert rest.client.options("/v1/tasks/ended/files/note.txt").headers["allow"] == "GET, HEAD, PUT"
     assert document["servers"] == [{"url": "/"}]
     assert document["info"]["license"]
@@ -36,22 +35,21 @@ def test_the_document_names_its_server_its_license_and_every_error(rest: RestWor
         assert client.get("/roboco/v1/openapi.json").json()["servers"] == [{"url": "/roboco"}]
 
 
-def operations(rest: RestWorld) -> list[tuple[str, str, dict[str, Any]]]:
+def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     """Return the method, path and description of each operation that concerns a task."""
-    paths = rest.client.get("/v1/openapi.json").json()["paths"]
     return [
         (method, path, operation)
-        for path, methods in paths.items()
+        for path, methods in document["paths"].items()
         for method, operation in methods.items()
         if "{task_id}" in path and not path.startswith("/v1/operations/")
     ]
 
 
-def test_another_tenants_task_is_an_unknown_task_in_every_operation(rest: RestWorld) -> None:
+def test_another_tenants_task_is_an_unknown_task_in_every_operation(rest: RestWorld, document: dict[str, Any]) -> None:
     """Its whole id, and its id without the tenant, have the response of an id that no tenant has."""
     examples = {"NewMessage": {"message": "hi"}, "ResolutionRequest": {"happened": True}}
     before = dict(rest.world.files.held)
-    for method, path, operation in operations(rest):
+    for method, path, operation in operations(document):
         body = _body(operation, examples)
         answers = []
         for task_id in ("acme:waits", "acme:unknown", "waits", "unknown"):
@@ -91,9 +89,9 @@ def test_another_tenants_tasks_are_neither_listed_nor_created(rest: RestWorld) -
     assert own["task_id"].removeprefix("acme:") != others["task_id"].removeprefix("other:")
 
 
-def test_each_operation_needs_a_key_and_a_scope(rest: RestWorld) -> None:
+def test_each_operation_needs_a_key_and_a_scope(rest: RestWorld, document: dict[str, Any]) -> None:
     """Without a key the status is 401, without a scope 403, both as problem documents with a remedy."""
-    for method, path, operation in operations(rest):
+    for method, path, operation in operations(document):
         filled = path.replace("{task_id}", "waits").replace("{call_id}", "tc_1").replace("{item_id}", "i")
         query = {"name": "new.txt"} if path.endswith("/files") and method == "post" else {}
         for caller, status in (("", 401), ("none", 403)):

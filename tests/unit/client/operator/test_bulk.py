@@ -164,9 +164,8 @@ def test_a_broken_task_in_the_middle_fails_alone_and_its_outcome_has_the_cause(r
     assert "task.json' cannot be read" in found["acme:b"].cause
 
 
-@pytest.mark.parametrize(
-    ("control", "options", "message"),
-    [
+def test_a_wrong_option_is_refused_before_anything_is_sent(rest: RestWorld) -> None:
+    wrong: list[tuple[str, dict[str, Any], str]] = [
         ("stop", {"tenant": None}, "no condition"),
         ("stop", {"tenant": None, "status": (), "text": None}, "no condition"),
         ("stop", {"tenant": None, "what_if": False}, "no condition"),
@@ -182,14 +181,11 @@ def test_a_broken_task_in_the_middle_fails_alone_and_its_outcome_has_the_cause(r
         ("stop", {"rate": 0}, "rate 0"),
         ("stop", {"rate": float("nan")}, "rate nan"),
         ("stop", {"by": "a\nb"}, "by"),
-    ],
-)
-def test_a_wrong_option_is_refused_before_anything_is_sent(
-    rest: RestWorld, control: str, options: dict[str, Any], message: str
-) -> None:
+    ]
     submit(rest, "a")
-    with pytest.raises(UsageError, match=message):
-        bulk(rest, control, **options)
+    for control, options, message in wrong:
+        with pytest.raises(UsageError, match=message):
+            bulk(rest, control, **options)
     assert items(rest, "acme:a") == []
 
 

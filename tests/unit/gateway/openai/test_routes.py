@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,10 @@ from roboco.gateway.settings import GatewaySettings
 USER = [{"role": "user", "content": "hi"}]
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    settings = Settings(redis_url="redis://127.0.0.1:1", workspace=f"file://{tmp_path}", teams_dir=tmp_path)
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    folder = tmp_path_factory.mktemp("gateway")
+    settings = Settings(redis_url="redis://127.0.0.1:1", workspace=f"file://{folder}", teams_dir=folder)
     app = create_app(Orchestrator(settings), GatewaySettings(authentication=False))
     with TestClient(app, base_url="http://127.0.0.1") as opened:
         yield opened
