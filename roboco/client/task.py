@@ -34,9 +34,10 @@ from roboco.domain.feedback import Feedback
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import Artifact
-from roboco.domain.history.state import TaskState, fold
+from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.history.steps_on_demand import StepsOnDemand
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.ids import NewId, check_task_id, qualified_id, tenant_of
 from roboco.domain.limits import Limits
 from roboco.domain.notification import NotifyTarget
@@ -70,7 +71,7 @@ from roboco.engine.record.recover import newest_step
 from roboco.engine.record.tool_listings import left_out_tools
 from roboco.engine.workspace_records import check_not_erased, team_as_data
 from roboco.errors import CorruptHistory, NotFound, UsageError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.redis.stream.async_follower import AsyncFollower
 from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings

@@ -17,11 +17,10 @@ from roboco.domain.history.state import History
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import RESTART_PREFIX
 from roboco.domain.team.team import Team
-from roboco.engine import notifications
+from roboco.engine import day_budgets, notifications
 from roboco.engine.accept import accept_item as receive
 from roboco.engine.coordinate import advance, pending_turn
 from roboco.engine.coordinate import next_step as following
-from roboco.engine.day_budgets import DayBudgets
 from roboco.engine.engine import Engine
 from roboco.engine.operate import erasure_inventory, notification_delivery
 from roboco.engine.operate.sweep import ONE_TIME_WORK
@@ -171,7 +170,7 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
     "a step is not counted for the budget": (
         "budget",
         (),
-        lambda monkeypatch: monkeypatch.setattr(DayBudgets, "count", lambda *_, **__: None),
+        lambda monkeypatch: monkeypatch.setattr(day_budgets, "count", lambda *_, **__: None),
     ),
     "sub-tasks are not erased": (
         "nothing of an erased task remains",

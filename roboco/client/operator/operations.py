@@ -40,7 +40,7 @@ from roboco.engine.accept.wait_cause import default_threshold, wait_cause
 from roboco.engine.engine import Engine
 from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.registry import DRAINING, LIVENESS_TIMEOUT, POOLS, PoolStatus, RegisteredWorker
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import Phase, Snapshot
 from roboco.redis.keys import Keys
 from roboco.redis.monitor import RedisMonitor
 

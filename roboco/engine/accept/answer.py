@@ -28,7 +28,7 @@ from roboco.engine.record import recover
 from roboco.engine.record.recover import newest_step
 from roboco.engine.record.tool_listings import approve_change, tool_differences
 from roboco.errors import NotFound, StateConflict, TransientError, UsageError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.ports.tools import ToolContext
 
 MAX_EXTERNAL_RESULT_BYTES = 16 * 1024 * 1024

@@ -7,7 +7,7 @@ from roboco.domain.day_budget import BUDGET_WAIT
 from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.switch import SWITCHED_OFF, check_target
 from roboco.errors import UsageError
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import Phase, Snapshot
 
 MIN_SILENCE = 15.0
 """Seconds of silence of a model after which views name it. Workers record it with each renewal of a lease."""

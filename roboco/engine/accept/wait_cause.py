@@ -19,7 +19,7 @@ from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.registration import check_workspace, is_silent
 from roboco.errors import TransientError, UsageError
 from roboco.ports.registry import COORDINATOR, POOLS
-from roboco.ports.task_store import CallState, Phase, Snapshot
+from roboco.ports.snapshot import CallState, Phase, Snapshot
 
 SHOP_WAIT: Final = "Celery task "
 """The beginning of the reason of a task that waits for a Celery task of another application."""

@@ -17,7 +17,7 @@ from roboco.domain.history.steps_on_demand import BLOCK_STEPS
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.paths import summary_path
 from roboco.engine.accept.control import set_limits
-from roboco.ports.workspace import Histories
+from roboco.ports.histories import Histories
 from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings
 from tests.support.memory_ports.journeys import member

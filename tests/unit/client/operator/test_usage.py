@@ -18,8 +18,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import summary_path, usage_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import entry_of
-from roboco.domain.task_summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary, entry_of
 from roboco.domain.usage_table import UsageRow, UsageTable
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.engine.usage import STORE_INTERVAL, task_usage
