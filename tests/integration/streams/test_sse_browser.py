@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import redis
 
 from roboco import parse_team
 from roboco.local.process import Server, free_port, start_server, wait_ready
+from tests.support import forked
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import ROOT, Stack, until
@@ -40,17 +40,10 @@ class SsePageServer:
         self.server = self.start()
 
     def start(self) -> Server:
-        command = [
-            sys.executable,
-            "-m",
-            "uvicorn",
-            f"tests.support.servers.{self._module}:app",
-            "--port",
-            str(self.port),
-        ]
-        command += ["--timeout-graceful-shutdown", "1"]
+        arguments = [f"tests.support.servers.{self._module}:app", "--port", str(self.port)]
+        arguments += ["--timeout-graceful-shutdown", "1"]
         log = self._stack.folder / "uvicorn.log"
-        self.server = start_server("uvicorn", command, env=self._stack.environment, log=log, cwd=ROOT)
+        self.server = forked.start("web", arguments, program="uvicorn", env=self._stack.environment, log=log, cwd=ROOT)
         wait_ready(self.server, self._responds, 180)
         return self.server
 
