@@ -1,4 +1,4 @@
-"""The example of server-sent events, and the gateway, in a real browser, while they are killed and terminated."""
+"""The gateway's server-sent events in a real browser, while it is killed and terminated."""
 
 import json
 import os
@@ -31,17 +31,21 @@ WORDS = [f"{word} {number},\n  <b>" for number in range(60) for word in ("Woge",
 
 
 class SsePageServer:
-    """A module with a page under uvicorn. It restarts at the same port."""
+    """The gateway with the page of its guide, under uvicorn. It restarts at the same port."""
 
-    def __init__(self, stack: Stack, module: str) -> None:
+    def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._module = module
         self.port = free_port()
         self.server = self.start()
 
     def start(self) -> Server:
-        arguments = [f"tests.support.servers.{self._module}:app", "--port", str(self.port)]
-        arguments += ["--timeout-graceful-shutdown", "1"]
+        arguments = [
+            "tests.support.servers.gateway_page:app",
+            "--port",
+            str(self.port),
+            "--timeout-graceful-shutdown",
+            "1",
+        ]
         log = self._stack.folder / "uvicorn.log"
         self.server = forked.start("web", arguments, program="uvicorn", env=self._stack.environment, log=log, cwd=ROOT)
         wait_ready(self.server, self._responds, 180)
@@ -89,42 +93,8 @@ def browser(stack: Stack, url: str) -> Iterator[None]:
         started.stop(10)
 
 
-@pytest.mark.nightly
-def test_a_page_of_the_example_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: Stack) -> None:
-    second_may_speak = threading.Event()
-
-    def speak(request: Request) -> Reply:
-        return Reply(
-            chunks=WORDS, interval=0.01, held_until=second_may_speak if request.system.startswith("second") else None
-        )
-
-    folder_stack.model.script(speak)
-    web = SsePageServer(folder_stack, "sse_page")
-    try:
-        task = folder_stack.orchestrator.run(TEAM, "Go.")
-        with browser(folder_stack, f"http://127.0.0.1:{web.port}/pages/{task.task_id}"):
-            web.texts_at("started-1")
-            web.restart(signal.SIGKILL)
-            (opened_text,) = web.texts_at("opened-2").values()
-            assert "".join(WORDS).startswith(opened_text)
-            second_may_speak.set()
-            web.texts_at("started-2")
-            web.restart(signal.SIGTERM)
-            displayed = web.texts_at("end")
-        expected = {step.step_id: step.text for step in task.history() if step.by_agent}
-        assert displayed == expected
-        assert list(expected.values()) == ["".join(WORDS)] * 2
-    finally:
-        second_may_speak.set()
-        web.server.stop()
-        folder_stack.model.script(answer)
-
-
 def test_the_page_of_the_guide_shows_the_history_after_redis_was_emptied(folder_stack: Stack) -> None:
     """Redis is emptied in both turns. The gateway is killed and terminated, and the model server breaks off a turn."""
-    for shown in folder_stack.folder.glob("*-?.json"):
-        shown.unlink()
-    (folder_stack.folder / "end.json").unlink(missing_ok=True)
     second_may_speak = threading.Event()
 
     def speak(request: Request) -> Reply:
@@ -135,7 +105,7 @@ def test_the_page_of_the_guide_shows_the_history_after_redis_was_emptied(folder_
 
     turns_of_second = count()
     folder_stack.model.script(speak)
-    web = SsePageServer(folder_stack, "gateway_page")
+    web = SsePageServer(folder_stack)
     try:
         task = folder_stack.orchestrator.run(TEAM, "Go.")
         with (
