@@ -49,7 +49,7 @@ def texts_of(world: World, task_id: str = FORK) -> list[tuple[str, str]]:
 def test_of_two_forks_at_the_same_time_one_has_created_the_task(seq: int, other: str) -> None:
     answers = set[tuple[str, str]]()
     for number in range(2, 40, 3):
-        world, answer, calls = ended_world(SEQUENTIAL), "", 0
+        world, answer = ended_world(SEQUENTIAL), ""
 
         def answer_to(position: int, world: World = world) -> str:
             world.clock.move(0.001)
@@ -58,15 +58,12 @@ def test_of_two_forks_at_the_same_time_one_has_created_the_task(seq: int, other:
             except StateConflict:
                 return "refused"
 
-        def watch(name: str, call: Any, world: World = world, number: int = number) -> Any:
-            nonlocal answer, calls
-            calls += 1
-            if calls == number:
-                world.watch = make_call
-                answer = answer_to(seq)
-            return call()
+        def answer_beside(world: World = world) -> None:
+            nonlocal answer
+            world.watch = make_call
+            answer = answer_to(seq)
 
-        world.watch = watch
+        world.watch = Fault(number, answer_beside)
         first = answer_to(2)
         if answer:
             answers.add((first, answer))
