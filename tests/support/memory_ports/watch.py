@@ -73,12 +73,27 @@ class Fault:
         return len(self.seen) >= self._at
 
 
-def refusing(refused: str) -> Watch:
+def refusing(refused: str, reason: str = "no answer") -> Watch:
     """Return a watch that makes all calls but those of this name: their server does not answer."""
 
     def watch(name: str, call: PortCall) -> Any:
         if name == refused:
-            raise TransientError("no answer")
+            raise TransientError(reason)
         return call()
+
+    return watch
+
+
+def crash_at(where: str, after: bool = False, times: int = 1000) -> Watch:
+    """Return a watch with which so many processes die at the call of this name, before or after its effect."""
+    left = [times]
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name != where or not left[0]:
+            return call()
+        left[0] -= 1
+        if after:
+            call()
+        raise Crash
 
     return watch

@@ -15,7 +15,6 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, SEQUENTIAL, TOOLS, member
 from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, team_of
-from tests.unit.engine.test_accept import crash
 
 FORK = "fork_1"
 
@@ -159,7 +158,7 @@ def test_a_fork_survives_a_crash_before_every_port_call() -> None:
     while struck:
         n += 1
         world = ended_world(CUSTOM)
-        world.watch = fault = Fault(n, crash)
+        world.watch = fault = Fault(n, Crash())
         fork_task(world, 1, "more")
         world.settle(FORK)
         struck = fault.struck
