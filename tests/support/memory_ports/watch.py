@@ -85,7 +85,7 @@ def refusing(refused: str, reason: str = "no answer") -> Watch:
 
 
 def crash_at(where: str, after: bool = False, times: int = 1000) -> Watch:
-    """Return a watch with which so many processes die at the call of this name, before or after its effect."""
+    """Return a watch with which this number of processes die at the call of this name, before or after its effect."""
     left = [times]
 
     def watch(name: str, call: PortCall) -> Any:
