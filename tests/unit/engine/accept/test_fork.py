@@ -15,6 +15,7 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, SEQUENTIAL, TOOLS, member
 from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, team_of
+from tests.support.selection import PARTS, in_parts
 
 FORK = "fork_1"
 
@@ -150,13 +151,14 @@ def test_a_fork_copies_artifacts() -> None:
     assert world.files.held[artifact_path(FORK, "sum.txt")] == b"7"
 
 
-def test_a_fork_survives_a_crash_before_every_port_call() -> None:
+@in_parts
+def test_a_fork_survives_a_crash_before_every_port_call(part: int) -> None:
     expected = ended_world(CUSTOM)
     fork_task(expected, 1, "more")
     expected.settle(FORK)
-    n, struck = 0, True
+    n, struck = part - PARTS + 1, True
     while struck:
-        n += 1
+        n += PARTS
         world = ended_world(CUSTOM)
         world.watch = fault = Fault(n, Crash())
         fork_task(world, 1, "more")
