@@ -1,4 +1,4 @@
-"""server: run an application in uvicorn.
+"""server: run the application in uvicorn.
 
 address ─► socket (in use: UsageError) ─► announce ─► one process, or --workers processes that share the socket
 SIGTERM ─► streams end at an event ─► GRACE_SECONDS for open requests ─► exit, at the latest after EXIT_SECONDS
@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
+from roboco import gateway
 from roboco.errors import UsageError
 from roboco.gateway.bounded_http import BoundedHttpProtocol
 from roboco.gateway.closing import EXIT_SECONDS
@@ -26,6 +27,8 @@ from roboco.telemetry.gateway_metrics import GatewayMetrics
 from roboco.telemetry.json_log import JsonFormatter
 from roboco.telemetry.redaction import Redactor
 
+START_SECONDS: Final = 60
+"""Seconds that a process may take to answer the one that supervises it, which else ends it and starts another one."""
 GRACE_SECONDS: Final = 3
 """Seconds that open requests have after SIGTERM."""
 BACKLOG: Final = 2048
@@ -34,12 +37,9 @@ MAX_UNREAD_SECONDS: Final = 120
 """Seconds for which a client takes nothing of what waits for it. Linux ends its connection then."""
 
 
-def run_server(
-    create_app: Callable[..., FastAPI], host: str, port: int, workers: int, announce: Callable[[str], None]
-) -> None:
+def run_server(host: str, port: int, workers: int, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. Call `announce` with the first lines for the operator once the socket listens.
 
-    Each process calls `create_app` once, with `exit_seconds` and `metrics`.
     Raise UsageError if the address cannot be used, if it is public and requests need no key, or if the metrics cannot
     be served.
     """
@@ -51,10 +51,12 @@ def run_server(
         )
     metrics = open_metrics(workers)
     config = uvicorn.Config(
-        partial(_build_app, create_app, metrics),
+        # As a text, it is imported once the process answers its supervisor.
+        partial(build_app, metrics) if workers == 1 else "roboco.gateway.server:build_app",
         factory=True,
         workers=workers,
         timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_worker_healthcheck=START_SECONDS,
         server_header=False,
         access_log=False,
         log_config=None,
@@ -71,10 +73,10 @@ def run_server(
             Multiprocess(config, [listening]).run()
 
 
-def _build_app(create_app: Callable[..., FastAPI], metrics: GatewayMetrics | None) -> FastAPI:
+def build_app(metrics: GatewayMetrics | None = None) -> FastAPI:
     """Return the application of one process of `roboco serve`."""
     log_to_stderr()
-    return create_app(exit_seconds=EXIT_SECONDS, metrics=metrics)
+    return gateway.create_app(exit_seconds=EXIT_SECONDS, metrics=metrics)
 
 
 def log_to_stderr() -> None:

@@ -42,7 +42,7 @@ def empty_redis(web: WebStack) -> None:
     ("team", "scheme", "width"),
     [
         *((team, "light", 1440) for team in EXAMPLES),
-        *((team, "dark", 390) for team in DARK_IN_EACH_RUN),
+        *zip(DARK_IN_EACH_RUN, ("dark", "dark"), (1440, 390), strict=True),
         *(
             pytest.param(team, "dark", 390, marks=pytest.mark.nightly)
             for team in EXAMPLES

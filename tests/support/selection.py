@@ -40,7 +40,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 class Selection:
-    """A pytest plugin that deselects the tests that were not chosen, and reports their number."""
+    """A pytest plugin that deselects the tests that were not chosen."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

@@ -5,7 +5,8 @@
     Redis: slots and queues of rate limits         ─► RateReport         200 limits: the operator's, and those of the
                                                                          teams of 50 open tasks
     Redis: a page of the task index, and its tasks ─► StuckPage          `limit` tasks
-         no step for long, no worker at work ─► cause; the broker's queues once a page, and only if a cause needs them
+         (a read of Redis each) no step for long, no worker at work ─► cause; the broker's queues once a page, and only
+         if a cause needs them
 Each method asks one server, so that a server that does not answer hides only its own part. The rates also need teams
 from the workspace: if it does not answer, they lack those teams, and one call in 30 s waits for its time-out. The
 list of stuck tasks asks the broker too, and names its error if it does not answer. It does not read the workspace.

@@ -13,7 +13,14 @@ same item, sent again, changes nothing. A different one raises UsageError.
 from dataclasses import dataclass
 from typing import Any
 
-from roboco.domain.decision.tool_answers import is_client_call, needs_approval, needs_change_approval, needs_resolution
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.decision.tool_answers import (
+    is_client_call,
+    needs_approval,
+    needs_change_approval,
+    needs_resolution,
+    waits_for_client,
+)
 from roboco.domain.history.part import ToolCall, ToolOutcome
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import answer_id, approval_id, change_id, check_task_id
@@ -157,8 +164,9 @@ def _may_become_unknown(workspace: WorkspaceRecords, task_id: str, task: Snapsho
     known = task.calls.get(call_id)
     if known is not None:
         return known.outcome is None
-    run = (call for _, call in _find_calls(task, call_id) if not is_client_call(call))
-    return any(approved_call(workspace, workspace.frozen_teams.get(task_id), task_id, call) for call in run)
+    team = workspace.frozen_teams.get(task_id)
+    run = [call for _, call in _find_calls(task, call_id) if not waits_for_client(team, call)]
+    return any(call.tool_name != DELEGATE and approved_call(workspace, team, task_id, call) for call in run)
 
 
 def open_tool_changes(engine: Engine, task_id: str, newest: TaskStep | None = None) -> list[ToolDifference]:

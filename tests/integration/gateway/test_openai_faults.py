@@ -42,7 +42,8 @@ def test_a_stream_of_a_gateway_that_ends_raises_and_resumes(openai_stack: Stack,
         first.server.process.send_signal(sign)
         first.server.process.wait(180)
         for thread in threads:
-            thread.join()
+            thread.join(180)
+        assert not any(thread.is_alive() for thread in threads)
         assert [type(error) for error in errors] == [openai.APIConnectionError] * STREAMS
         with second.client() as client:
             for seen in events:

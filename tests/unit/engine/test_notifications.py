@@ -26,7 +26,7 @@ from roboco.engine.operate.notification_delivery import (
 from roboco.errors import RetryLater, TransientError, UsageError
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.support.memory_ports.notifications import HOOK, SHOP, URL, deliver_all
-from tests.support.memory_ports.watch import Crash, Fault, Watch, crash_at, make_call
+from tests.support.memory_ports.watch import Crash, Fault, PortCall, Watch, crash_at, make_call
 from tests.support.memory_ports.world import TASK, World
 
 
@@ -197,8 +197,14 @@ def test_an_undeliverable_notification_becomes_a_dead_letter_and_can_be_requeued
 
 
 def test_a_notification_that_kills_its_workers_is_abandoned() -> None:
-    world = run_and_deliver(GRAPH, SHOP, watch=crash_at("notifier.deliver"))
-    assert world.given.policy.max_attempts == 3
+    calls: list[str] = []
+
+    def watch(name: str, call: PortCall) -> Any:
+        calls.append(name)
+        return crash_at("notifier.deliver")(name, call)
+
+    world = run_and_deliver(GRAPH, SHOP, watch=watch)
+    assert calls.count("notifier.deliver") == world.given.policy.max_attempts
     assert "3 workers were lost" in world.engine.tasks.dead_letters.entries()[0].reason
 
 

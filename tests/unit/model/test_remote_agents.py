@@ -101,14 +101,16 @@ def test_many_pieces_and_replacements_are_refused() -> None:
         read([piece(f"{number}" * 1000, "") for number in range(20_000)], _Reading(ReplyAssembly(""), None))
 
 
-def test_a_piece_costs_as_much_after_a_long_text_as_after_a_short_one() -> None:
-    """Four times the pieces take four times as long."""
+@pytest.mark.parametrize("repeated", [False, True])
+def test_four_times_the_pieces_take_four_times_as_long(repeated: bool) -> None:
+    """Also after an artifact that begins again, whose text is less than what was said."""
 
-    def read_after(text: str, pieces: int) -> None:
+    def read_pieces(before: int, pieces: int) -> None:
+        again = [piece("a", "")] if repeated else []
         added = [piece("a", "x", append=True)] * pieces
-        read([BEGUN, piece("a", text), piece("a", ""), *added], _Reading(ReplyAssembly(""), None))
+        read([BEGUN, piece("a", "x" * before), *again, *added], _Reading(ReplyAssembly(""), None))
 
-    assert_costs_at_most(8, lambda: read_after("x" * 900_000, 8000), lambda: read_after("x" * 900, 2000))
+    assert_costs_at_most(8, lambda: read_pieces(900_000, 8000), lambda: read_pieces(225_000, 2000))
 
 
 async def _exchange(answer: Any, remote: RemoteTask) -> str:

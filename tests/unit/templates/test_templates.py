@@ -130,13 +130,13 @@ def test_an_unsupported_construct_is_refused_by_the_check(template: str) -> None
 
 @pytest.mark.parametrize("template", tenant.GREEDY_TEMPLATES, ids=range(len(tenant.GREEDY_TEMPLATES)))
 def test_the_time_and_output_of_a_template_are_limited(template: str) -> None:
-    """No template takes much longer than a plain loop of five thousand rounds."""
+    """No template takes much longer than a plain one, most of whose time the same variables take."""
 
     def work(text: str) -> None:
         with suppress(UsageError):
             assert len(JinjaPrompts().render(text, tenant.VARIABLES)) <= MAX_TEXT_CHARS
 
-    assert_costs_at_most(10, lambda: work(template), lambda: work("{% for i in range(5000) %}x{% endfor %}"))
+    assert_costs_at_most(10, lambda: work(template), lambda: work("{{ 1 }}"))
 
 
 @pytest.mark.parametrize("template", tenant.DEEP_TEMPLATES, ids=range(len(tenant.DEEP_TEMPLATES)))
