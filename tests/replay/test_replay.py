@@ -1,5 +1,6 @@
 """Recorded histories: `decide` returns the recorded decision for every prefix."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def read_lines(name: str) -> list[bytes]:
     return (FOLDER / f"{name}.jsonl").read_bytes().splitlines()
 
 
+@cache
 def load_recording(name: str) -> tuple[Team, list[TaskStep], TaskSummary]:
     """Return the team, the history and the summary."""
     team = Team.model_validate_json((FOLDER / f"{name}.team.json").read_bytes())

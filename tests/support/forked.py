@@ -96,6 +96,7 @@ def start(
     name: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path, program: str = "celery"
 ) -> Server:
     """Start one of PROGRAMS with these arguments, as `roboco.local.process.start_server` would."""
+    log.touch()
     process = _context().Process(
         target=_run, args=(program, tuple(arguments), dict(env), log, cwd), name="MainProcess", daemon=True
     )
@@ -113,10 +114,10 @@ def run_script(script: Path, *arguments: str, env: Mapping[str, str]) -> str:
     return log.read_text()
 
 
-def run_command(*words: str, env: Mapping[str, str], folder: Path) -> tuple[int, str]:
-    """Run the command of `roboco` in the folder. Return its exit code and what it prints."""
+def run_command(*words: str, env: Mapping[str, str], folder: Path, program: str = "roboco") -> tuple[int, str]:
+    """Run the program with these arguments in the folder. Return its exit code and what it prints."""
     log = folder / f"{time.monotonic_ns()}.printed"
-    started = start(" ".join(words), words, program="roboco", env=env, log=log, cwd=folder)
+    started = start(" ".join(words), words, program=program, env=env, log=log, cwd=folder)
     return started.process.wait(180), log.read_text()
 
 

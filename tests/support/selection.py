@@ -17,9 +17,9 @@ in_parts = pytest.mark.parametrize(
 )
 """Divides the calls at which a test causes a fault: every tenth one is in every run, the others are nightly."""
 QUICK_FOLDERS = ("contract", "unit")
-"""The folders of which a file without a word of MARKS has only fast tests, since their fixtures have no mark."""
-MARKS = re.compile(r"\b(slow|nightly|in_parts)\b")
-SLOW_FILE = re.compile(r"^pytestmark = .*\b(slow|nightly)\b", re.MULTILINE)
+"""The folders of which a file without one of MARKS has only fast tests, since their fixtures have no mark."""
+MARKS = re.compile(r"\bmark\.(slow|nightly)\b|\bin_parts\b")
+SLOW_FILE = re.compile(r"^pytestmark = .*\bmark\.(slow|nightly)\b", re.MULTILINE)
 """The mark of all tests of a file."""
 SLOW_FOLDER = "faults"
 """The folder in which every test is slow: it kills workers, loses a server, or enumerates every failure of a run."""

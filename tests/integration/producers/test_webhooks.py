@@ -307,8 +307,6 @@ def test_a_retry_completes_and_its_webhook_hears_of_it(
             new.retry()
         until(lambda: len(server.posted) == 2, 30, "the webhook is sent for both ends")
         bodies = [json.loads(posted.body) for posted in server.posted]
-        assert [(body["type"], body["data"]["task_id"], body["data"]["retry_of"]) for body in bodies] == [
-            ("task.failed", task.task_id, ""),
-            ("task.completed", new.task_id, task.task_id),
-        ]
+        found = {(body["type"], body["data"]["task_id"], body["data"]["retry_of"]) for body in bodies}
+        assert found == {("task.failed", task.task_id, ""), ("task.completed", new.task_id, task.task_id)}
         assert (task.verify(), new.verify()) == (2, 4)

@@ -41,9 +41,12 @@ class _Watched:
 
 
 class Fault:
-    """A watch that acts before or after the n-th port call, counted from 1. `seen` holds the names of all calls."""
+    """A watch that acts before or after the n-th port call, counted from 1, or raises there.
 
-    def __init__(self, at: int, act: Callable[[], None], after: bool = False) -> None:
+    `seen` holds the names of all calls.
+    """
+
+    def __init__(self, at: int, act: Callable[[], None] | BaseException, after: bool = False) -> None:
         self._at = at
         self._act = act
         self._after = after
@@ -53,11 +56,16 @@ class Fault:
         self.seen.append(name)
         struck = len(self.seen) == self._at
         if struck and not self._after:
-            self._act()
+            self._strike()
         answer = call()
         if struck and self._after:
-            self._act()
+            self._strike()
         return answer
+
+    def _strike(self) -> None:
+        if isinstance(self._act, BaseException):
+            raise self._act
+        self._act()
 
     @property
     def struck(self) -> bool:
@@ -65,12 +73,27 @@ class Fault:
         return len(self.seen) >= self._at
 
 
-def refusing(refused: str) -> Watch:
+def refusing(refused: str, reason: str = "no answer") -> Watch:
     """Return a watch that makes all calls but those of this name: their server does not answer."""
 
     def watch(name: str, call: PortCall) -> Any:
         if name == refused:
-            raise TransientError("no answer")
+            raise TransientError(reason)
         return call()
+
+    return watch
+
+
+def crash_at(where: str, after: bool = False, times: int = 1000) -> Watch:
+    """Return a watch with which this number of processes die at the call of this name, before or after its effect."""
+    left = [times]
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name != where or not left[0]:
+            return call()
+        left[0] -= 1
+        if after:
+            call()
+        raise Crash
 
     return watch

@@ -8,7 +8,7 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.accept.accept_item import accept_item
 from roboco.errors import UsageError
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
-from tests.support.memory_ports.watch import Crash, refusing
+from tests.support.memory_ports.watch import refusing
 from tests.support.memory_ports.world import TASK, World
 
 
@@ -19,10 +19,6 @@ def waiting_task() -> World:
     world.settle()
     assert world.status() is TaskStatus.USER_TURN
     return world
-
-
-def crash() -> None:
-    raise Crash
 
 
 def texts_of_user(world: World) -> list[str]:

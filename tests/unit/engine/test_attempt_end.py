@@ -1,32 +1,16 @@
 """The reported ends of attempts whose workers crashed: each has one end, and a finished attempt has none."""
 
-from collections.abc import Callable
 from typing import Any
 
 from roboco.domain.status import TaskStatus
 from roboco.ports.dispatcher import AttemptStatus
 from tests.support.memory_ports.journeys import TOOLS, member
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash, PortCall, make_call
+from tests.support.memory_ports.watch import Crash, crash_at, make_call
 from tests.support.memory_ports.world import World, team_of, world_parts
 
 ONE_AGENT = team_of(agents=[member("first")])
 LAST_ATTEMPT = 3
-
-
-def crash_at(where: str, after: bool = False, times: int = 1000) -> Callable[[str, PortCall], Any]:
-    """Return a watch that crashes the given number of processes at this port call, before or after its effect."""
-    left = [times]
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name != where or not left[0]:
-            return call()
-        left[0] -= 1
-        if after:
-            call()
-        raise Crash
-
-    return watch
 
 
 def submit_one(watch: Any = make_call, script: Any = lambda request: says("done")) -> World:

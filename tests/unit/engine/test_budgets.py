@@ -14,7 +14,7 @@ from roboco.errors import ModelError, UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.watch import crash_at, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
@@ -150,18 +150,11 @@ def test_interrupted_answers_are_charged(limits: dict[str, Any]) -> None:
 @pytest.mark.parametrize("ended", ["exhausted", "stopped", "interrupted"])
 def test_an_answer_that_is_lost_with_its_worker_is_charged(ended: str) -> None:
     """No worker commits the answer, so the step that takes its place is charged."""
-
-    def die(name: str, call: Any) -> Any:
-        answer = call()
-        if name == "leases.emit":
-            raise Crash
-        return answer
-
     attempts = 1 if ended == "exhausted" else 5
     model = world_parts(
         lambda request: ScriptedReply(("one tw", "o"), tokens=(10, 5)), policy=Policy(max_attempts=attempts)
     )
-    world = World(model, die)
+    world = World(model, crash_at("leases.emit", after=True))
     world.submit(team({"max_steps": 3}, models=PRICED_MODELS))
     for _ in range(2):
         world.deliver(world.dispatcher.queue.popleft())

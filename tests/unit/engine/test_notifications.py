@@ -26,7 +26,7 @@ from roboco.engine.operate.notification_delivery import (
 from roboco.errors import RetryLater, TransientError, UsageError
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.support.memory_ports.notifications import HOOK, SHOP, URL, deliver_all
-from tests.support.memory_ports.watch import Crash, Fault, PortCall, Watch, make_call
+from tests.support.memory_ports.watch import Crash, Fault, Watch, crash_at, make_call
 from tests.support.memory_ports.world import TASK, World
 
 
@@ -197,17 +197,8 @@ def test_an_undeliverable_notification_becomes_a_dead_letter_and_can_be_requeued
 
 
 def test_a_notification_that_kills_its_workers_is_abandoned() -> None:
-    tries = 0
-
-    def watch(name: str, call: PortCall) -> Any:
-        nonlocal tries
-        if name == "notifier.deliver":
-            tries += 1
-            raise Crash
-        return call()
-
-    world = run_and_deliver(GRAPH, SHOP, watch=watch)
-    assert tries == world.given.policy.max_attempts
+    world = run_and_deliver(GRAPH, SHOP, watch=crash_at("notifier.deliver"))
+    assert world.given.policy.max_attempts == 3
     assert "3 workers were lost" in world.engine.tasks.dead_letters.entries()[0].reason
 
 
@@ -254,12 +245,9 @@ def calls_of_adding() -> list[str]:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_an_added_receiver_hears_of_the_wait_once_wherever_the_gateway_dies(after: bool) -> None:
-    def crash() -> None:
-        raise Crash
-
     for number, name in enumerate(calls_of_adding(), 1):
         world = waiting_world()
-        world.watch = Fault(number, crash, after)
+        world.watch = Fault(number, Crash(), after)
         with pytest.raises(Crash):
             notify.set_push_receiver(world.engine, TASK, push_receiver("a"))
         world.watch = make_call

@@ -9,7 +9,7 @@ from roboco.ports.telemetry import (
 )
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.watch import crash_at
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 PRICED_MODELS = {"small": {"model": "m1", "price_in": 1000.0, "price_out": 2000.0}}
@@ -27,23 +27,10 @@ def world_with_tool(add: Any = lambda args, context: 3) -> World:
     )
 
 
-def crash_once(world: World, port_call: str) -> None:
-    """Have the process crash after the next call of this port."""
-
-    def watch(name: str, call: Any) -> Any:
-        answer = call()
-        if name == port_call:
-            world.watch = make_call
-            raise Crash
-        return answer
-
-    world.watch = watch
-
-
 def test_a_call_killed_at_its_time_limit_is_recorded() -> None:
     world = world_with_tool()
     world.submit(TEAM)
-    crash_once(world, "leases.claim_call")
+    world.watch = crash_at("leases.claim_call", after=True, times=1)
     world.drain()
     [work] = [work for work in world.telemetry.operations if work.kind == "tool"]
     assert work.seq is not None

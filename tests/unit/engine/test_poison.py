@@ -13,7 +13,7 @@ from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, TOOLS, Journey
-from tests.support.memory_ports.watch import Crash, PortCall, make_call
+from tests.support.memory_ports.watch import Crash, PortCall, crash_at, make_call
 from tests.support.memory_ports.world import TASK, World
 
 MAX_ATTEMPTS = 3
@@ -23,22 +23,16 @@ def dead_letters_of(world: World) -> list[tuple[str | None, int]]:
     return [(letter.work, letter.attempts) for letter in world.engine.tasks.dead_letters.entries()]
 
 
-def crash_at(where: str) -> World:
+def crashing_world(where: str) -> World:
     """Return a world with the graph team in which every process crashes at this port call."""
-
-    def crash_watch(name: str, call: PortCall) -> Any:
-        if name == where:
-            raise Crash
-        return call()
-
     world = GRAPH.world()
     world.submit(GRAPH.team)
-    world.watch = crash_watch
+    world.watch = crash_at(where)
     return world
 
 
 def test_a_turn_that_kills_its_workers_leaves_one_dead_letter() -> None:
-    world = crash_at("model.stream")
+    world = crashing_world("model.stream")
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     [letter] = world.engine.tasks.dead_letters.entries()
@@ -55,14 +49,8 @@ def test_a_call_that_kills_its_workers_leaves_one_dead_letter_and_an_error_resul
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = TOOLS.world()
-
-    def crash_watch(name: str, call: PortCall) -> Any:
-        if name == "toolbox.run":
-            raise Crash
-        return call()
-
     world.submit(TOOLS.team)
-    world.watch = crash_watch
+    world.watch = crash_at("toolbox.run")
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert dead_letters_of(world) == [("tool", MAX_ATTEMPTS)] * 3
@@ -72,7 +60,7 @@ def test_a_call_that_kills_its_workers_leaves_one_dead_letter_and_an_error_resul
 
 
 def test_a_task_whose_passes_kill_the_sweeper_is_abandoned() -> None:
-    world = crash_at("dispatcher.turn")
+    world = crashing_world("dispatcher.turn")
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert f"{MAX_ATTEMPTS} sweepers were lost" in world.summary().reason
@@ -150,7 +138,7 @@ def test_a_task_whose_passes_always_fail_is_quarantined_and_can_be_requeued() ->
 
 
 def test_dead_letter_of_an_ended_task_can_be_deleted() -> None:
-    world = crash_at("model.stream")
+    world = crashing_world("model.stream")
     world.settle()
     [letter] = world.engine.tasks.dead_letters.entries()
     with pytest.raises(UsageError, match=f"roboco dead-letters dismiss {letter.letter_id} takes it off the list"):
@@ -176,7 +164,7 @@ def test_a_task_without_a_history_is_quarantined() -> None:
 
 
 def test_a_task_that_could_not_be_abandoned_keeps_its_count_of_attempts() -> None:
-    world = crash_at("dispatcher.turn")
+    world = crashing_world("dispatcher.turn")
     crash_watch, crashes = world.watch, 0
 
     def without_letters(name: str, call: PortCall) -> Any:

@@ -9,12 +9,11 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.run.tool_call import LOST_REASON, close_overdue_call
-from roboco.errors import TransientError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.watch import Crash, crash_at, make_call, refusing
 from tests.support.memory_ports.world import TASK, WORKER, World, team_of, world_parts
 
 UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
@@ -88,22 +87,9 @@ def next_tool(world: World) -> ToolMessage:
     return message
 
 
-def _crash_after(name: str, call: Any, where: str) -> Any:
-    answer = call()
-    if name == where:
-        raise Crash
-    return answer
-
-
 def test_an_outcome_that_cannot_be_stored_still_counts() -> None:
     world, runs = world_with_payments("irreversible")
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "files.put":
-            raise TransientError("the store refuses")
-        return call()
-
-    world.watch = watch
+    world.watch = refusing("files.put")
     world.deliver(next_tool(world))
     world.watch = make_call
     world.settle()
@@ -115,7 +101,7 @@ def test_the_outcome_of_a_killed_irreversible_call_is_unknown() -> None:
     """The outcome is examined immediately, although the lease of its worker is still valid."""
     world, runs = world_with_payments("irreversible")
     message = next_tool(world)
-    world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
+    world.watch = crash_at("toolbox.run", after=True)
     world.deliver(message)
     world.watch = make_call
     close_overdue_call(world.engine, message.assignment, 30.0)
@@ -127,7 +113,7 @@ def test_the_outcome_of_a_killed_irreversible_call_is_unknown() -> None:
 
 def test_an_irreversible_call_whose_worker_is_always_lost_is_an_unknown_outcome() -> None:
     world, runs = world_with_payments("irreversible")
-    world.watch = lambda name, call: _crash_after(name, call, "files.create")
+    world.watch = crash_at("files.create", after=True)
     world.settle()
     error = str(results_step(world).results[0].error)
     assert error.startswith("outcome unknown: tool 'pay' was lost 4 times, ")

@@ -21,7 +21,6 @@ from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, Fault
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.support.selection import PARTS, in_parts
-from tests.unit.engine.test_accept import crash
 
 GROUP = "whatif-0a"
 RUN = f"{GROUP}-1"
@@ -233,7 +232,7 @@ def test_no_crash_lets_a_run_have_an_effect(part: int) -> None:
     while struck:
         n += PARTS
         world = ended_world()
-        world.watch = fault = Fault(n, crash)
+        world.watch = fault = Fault(n, Crash())
         for _ in range(3):
             try:
                 start_runs(world.engine, request(team=with_prompt("You are new.")))

@@ -20,6 +20,7 @@ from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import PortCall, make_call
 from tests.support.memory_ports.world import TASK, World, world_parts
+from tests.support.selection import in_parts
 from tests.unit.engine.accept.test_resolve import resolve, world_with_unknown_outcome
 from tests.unit.engine.test_external_calls import ASK, FUNCTIONS, TEAM, calls_of, world_with_calls
 
@@ -167,10 +168,11 @@ def any_call(world: World, random: Random) -> str:
     return random.choice(calls).id if calls else "tc_none"
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_task_that_rests_never_seems_to_continue(seed: int) -> None:
+@in_parts
+@pytest.mark.parametrize("seed", range(12))
+def test_a_task_that_rests_never_seems_to_continue(seed: int, part: int) -> None:
     """Else the wait for its result would not end. Random items arrive in any order, also between two moves."""
-    random = Random(seed)
+    random = Random(12 * part + seed)
 
     def script(request: Request) -> ScriptedReply:
         names: list[tuple[str, Any]] = [("pay", {"amount": 5}), ("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2})]

@@ -15,7 +15,7 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, SEQUENTIAL, TOOLS, member
 from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, team_of
-from tests.unit.engine.test_accept import crash
+from tests.support.selection import PARTS, in_parts
 
 FORK = "fork_1"
 
@@ -49,7 +49,7 @@ def texts_of(world: World, task_id: str = FORK) -> list[tuple[str, str]]:
 def test_of_two_forks_at_the_same_time_one_has_created_the_task(seq: int, other: str) -> None:
     answers = set[tuple[str, str]]()
     for number in range(2, 40, 3):
-        world, answer, calls = ended_world(SEQUENTIAL), "", 0
+        world, answer = ended_world(SEQUENTIAL), ""
 
         def answer_to(position: int, world: World = world) -> str:
             world.clock.move(0.001)
@@ -58,15 +58,12 @@ def test_of_two_forks_at_the_same_time_one_has_created_the_task(seq: int, other:
             except StateConflict:
                 return "refused"
 
-        def watch(name: str, call: Any, world: World = world, number: int = number) -> Any:
-            nonlocal answer, calls
-            calls += 1
-            if calls == number:
-                world.watch = make_call
-                answer = answer_to(seq)
-            return call()
+        def answer_beside(world: World = world) -> None:
+            nonlocal answer
+            world.watch = make_call
+            answer = answer_to(seq)
 
-        world.watch = watch
+        world.watch = Fault(number, answer_beside)
         first = answer_to(2)
         if answer:
             answers.add((first, answer))
@@ -154,15 +151,16 @@ def test_a_fork_copies_artifacts() -> None:
     assert world.files.held[artifact_path(FORK, "sum.txt")] == b"7"
 
 
-def test_a_fork_survives_a_crash_before_every_port_call() -> None:
+@in_parts
+def test_a_fork_survives_a_crash_before_every_port_call(part: int) -> None:
     expected = ended_world(CUSTOM)
     fork_task(expected, 1, "more")
     expected.settle(FORK)
-    n, struck = 0, True
+    n, struck = part - PARTS + 1, True
     while struck:
-        n += 1
+        n += PARTS
         world = ended_world(CUSTOM)
-        world.watch = fault = Fault(n, crash)
+        world.watch = fault = Fault(n, Crash())
         fork_task(world, 1, "more")
         world.settle(FORK)
         struck = fault.struck

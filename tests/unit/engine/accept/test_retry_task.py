@@ -21,7 +21,6 @@ from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.notifications import SHOP, deliver_all
 from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, team_of
-from tests.unit.engine.test_accept import crash
 
 NEW = retry_id(TASK, 3)
 EXPECTED = ["user", "first", "second", "orchestrator", "second"]
@@ -89,7 +88,7 @@ def test_the_push_receivers_of_a_client_hear_nothing_of_a_retry() -> None:
 
 def calls_of_retry() -> list[str]:
     world = failed_world()
-    world.watch = counting = Fault(10**9, crash)
+    world.watch = counting = Fault(10**9, Crash())
     world.retry()
     world.watch = make_call
     return counting.seen
@@ -101,7 +100,7 @@ def test_a_retry_whose_client_dies_is_accepted_and_named_or_has_not_happened(aft
     outcomes = set()
     for number, name in enumerate(calls_of_retry(), 1):
         world, where = failed_world(), f"{number} {name}"
-        world.watch = Fault(number, crash, after)
+        world.watch = Fault(number, Crash(), after)
         with pytest.raises(Crash):
             retry_task(world.engine, TASK, Retry(reason="fixed"), "ann")
         world.watch = make_call

@@ -8,7 +8,7 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.run import turn
 from roboco.errors import ModelError, TransientError
 from tests.support.memory_ports.model import ScriptedReply
-from tests.support.memory_ports.watch import PortCall, make_call
+from tests.support.memory_ports.watch import PortCall, make_call, refusing
 from tests.support.memory_ports.world import SWEEP_INTERVAL, World, team_of, world_parts
 
 UNREACHABLE = ModelError("connection", "model 'm' cannot be reached: refused", True)
@@ -93,13 +93,7 @@ def test_a_control_during_an_outage_is_applied(act: Any) -> None:
 def test_an_unreachable_store_delays_a_turn_and_is_named() -> None:
     server = FailingModel(None)
     world = world_with_tasks(server)
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name == "rates.reserve":
-            raise TransientError("the workspace does not answer: timed out")
-        return call()
-
-    world.watch = watch
+    world.watch = refusing("rates.reserve", "the workspace does not answer: timed out")
     run_for(world, 40)
     assert server.requested_at == []
     assert status_reasons(world)[-1] == "one waits: the workspace does not answer: timed out; next attempt in 32 s"

@@ -14,7 +14,7 @@ from roboco.errors import TransientError
 from tests.support.memory_ports import schedule as memory_schedule
 from tests.support.memory_ports.journeys import MANUAL
 from tests.support.memory_ports.sweeping import fill_schedule
-from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.watch import Crash, crash_at, make_call
 from tests.support.memory_ports.world import World
 
 PAGE_SIZE = 10
@@ -52,13 +52,7 @@ def test_the_page_of_a_dead_coordinator_is_repeated_after_its_claim(where: str, 
     for _ in range(page):
         fill_page(world.engine)
 
-    def crash(name: str, call: Any) -> Any:
-        answer = call()
-        if name == where:
-            raise Crash
-        return answer
-
-    world.watch = crash
+    world.watch = crash_at(where, after=True)
     try:
         fill_page(world.engine)
     except Crash:

@@ -105,12 +105,9 @@ def fault_count() -> int:
 
 @in_parts
 def test_a_rebuild_whose_worker_dies_anywhere_is_continued_by_another_one(part: int) -> None:
-    def die() -> None:
-        raise Crash
-
     for at in range(1 + part, fault_count() + 1, PARTS):
         world = filled_world()
-        world.watch = Fault(at, die)
+        world.watch = Fault(at, Crash())
         with pytest.raises(Crash):
             rebuild(world)
         world.engine = world.process()

@@ -19,7 +19,7 @@ from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.sweeping import sweep
-from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.watch import crash_at, make_call
 from tests.support.memory_ports.world import TASK, UNSCHEDULED_WAIT, World, team_of, world_parts
 
 
@@ -72,18 +72,6 @@ def test_a_turn_that_raises_fails_the_task_immediately_with_its_cause(caplog: py
     assert world.summary().reason == error.message
     assert world.events()[-1]["reason"] == error.message
     assert "Traceback" in caplog.text
-
-
-def _crash_at(where: str, before: bool = False) -> Any:
-    def watch(name: str, call: Any) -> Any:
-        if name == where and before:
-            raise Crash
-        answer = call()
-        if name == where:
-            raise Crash
-        return answer
-
-    return watch
 
 
 def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:
@@ -153,7 +141,7 @@ def test_the_clock_of_a_sweeper_does_not_matter(skew: float) -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     advance(world.engine, TASK)
-    world.watch = _crash_at("model.stream")
+    world.watch = crash_at("model.stream", after=True)
     crashed_at = world.clock.now()
     world.drain()
     world.watch = make_call

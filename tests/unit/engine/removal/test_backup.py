@@ -6,6 +6,7 @@ from roboco.domain.history.step import verify_chain
 from roboco.domain.paths import OPEN_MARKERS, open_marker_path
 from tests.support.memory_ports.journeys import GRAPH, SEQUENTIAL, TOOLS, Journey
 from tests.support.memory_ports.world import TASK, World, world_parts
+from tests.support.selection import PARTS, in_parts
 from tests.unit.engine.removal.object_world import ObjectWorld
 
 
@@ -26,8 +27,9 @@ def work(world: World, messages: int) -> None:
 
 @pytest.mark.parametrize("journey", [GRAPH, SEQUENTIAL, TOOLS], ids=["graph", "sequential", "tools"])
 @pytest.mark.parametrize("between", [0, 1, 2, 5])
-def test_a_copy_of_running_tasks_continues_in_an_empty_redis(journey: Journey, between: int) -> None:
-    for before in range(12):
+@in_parts
+def test_a_copy_of_running_tasks_continues_in_an_empty_redis(journey: Journey, between: int, part: int) -> None:
+    for before in range((part + between) % PARTS, 12, PARTS):
         world, backup = new_world(journey), dict[str, bytes]()
         world.submit(journey.team, at_once=True)
         work(world, before)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from roboco.engine.accept.fork import retry_task
 from roboco.engine.operate.erase import LATE_CHECKS
 from roboco.errors import AlreadyEnded, Erased, NotFound, StateConflict, TransientError
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL
-from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, world_parts
 from tests.support.selection import PARTS, in_parts
 from tests.unit.engine.accept.test_fork import FORK, fork_task
@@ -38,6 +39,10 @@ def ended_task() -> ObjectWorld:
 def erase(world: ObjectWorld, **fields: Any) -> None:
     """Erase the task, until its receipt is finished."""
     world.erase(**fields)
+    until_erased(world)
+
+
+def until_erased(world: ObjectWorld) -> None:
     world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
 
 
@@ -140,43 +145,19 @@ def test_forks_are_kept_or_erased_as_the_request_says(choice: str) -> None:
 
 @in_parts
 def test_an_erasure_continues_after_each_crash_and_each_failed_call(part: int) -> None:
-    calls = _calls_of_an_erasure()
-    assert len(calls) > 30
-    for number in range(1 + part, len(calls) + 1, PARTS):
-        for failure in (Crash(), TransientError("no answer")):
-            for after in (False, True):
-                _erase_with_a_failure(number, failure, after)
+    for failure, after in product((Crash(), TransientError("no answer")), (False, True)):
+        number = 1 + part
+        while _erase_with_a_failure(number, failure, after):
+            number += PARTS
+        assert number > 30
 
 
-def _calls_of_an_erasure() -> list[str]:
-    world, names = ended_task(), list[str]()
-
-    def watch(name: str, call: Any) -> Any:
-        names.append(name)
-        return call()
-
-    world.erase()
-    world.watch = watch
-    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
-    return names
-
-
-def _erase_with_a_failure(number: int, failure: BaseException, after: bool) -> None:
-    world, count = ended_task(), 0
+def _erase_with_a_failure(number: int, failure: BaseException, after: bool) -> bool:
+    """Erase a task with a failure at this port call. Return False if it makes fewer calls."""
+    world = ended_task()
     files = len([path for path in world.files.held if path.startswith(f"{TASK}/")])
-
-    def watch(name: str, call: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count == number and not after:
-            raise failure
-        answer = call()
-        if count == number:
-            raise failure
-        return answer
-
     world.erase()
-    world.watch = watch
+    world.watch = fault = Fault(number, failure, after)
     for _ in range(20):
         world.drain()
         world.sweep()
@@ -189,6 +170,7 @@ def _erase_with_a_failure(number: int, failure: BaseException, after: bool) -> N
     world.watch = make_call
     world.sweep_until(lambda: erasure_path(TASK) not in world.files.held, LATE_CHECKS[-1] / 10)
     assert world.traces() == [], where
+    return fault.struck
 
 
 def failed_task() -> ObjectWorld:
@@ -199,29 +181,21 @@ def failed_task() -> ObjectWorld:
     return world
 
 
-def finish(world: ObjectWorld) -> None:
-    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
-
-
 def test_an_accepted_erasure_is_carried_out_at_each_moment_of_a_retry() -> None:
     for number in range(1, 40):
-        world, count = failed_task(), 0
+        world = failed_task()
 
-        def watch(name: str, call: Any, world: ObjectWorld = world, number: int = number) -> Any:
-            nonlocal count
-            count += 1
-            if count == number:
-                world.watch = make_call
-                with suppress(StateConflict, TransientError):
-                    world.erase()
-            return call()
+        def erase_meanwhile(world: ObjectWorld = world) -> None:
+            world.watch = make_call
+            with suppress(StateConflict, TransientError):
+                world.erase()
 
-        world.watch = watch
+        world.watch = Fault(number, erase_meanwhile)
         with suppress(Erased, NotFound):
             retry_task(world.process(), TASK, Retry())
         world.watch = make_call
         if erasure_path(TASK) in world.files.held:
-            finish(world)
+            until_erased(world)
             assert world.traces() == []
         else:
             assert world.history()

@@ -15,7 +15,7 @@ from roboco.ports.tools import ToolContext
 from roboco.tools.memory_tools import MemoryTools
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash, Watch, make_call
+from tests.support.memory_ports.watch import Crash, Fault, Watch, make_call
 from tests.support.memory_ports.world import TASK, team_of, world_parts
 from tests.support.selection import PARTS, in_parts
 from tests.support.unpacked_tar import unpacked
@@ -63,26 +63,17 @@ def erase(world: ObjectWorld, **fields: Any) -> None:
 @pytest.mark.parametrize("failure", [Crash(), TransientError("no answer")])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_call_remembers_once_wherever_its_worker_dies(failure: BaseException, after: bool, part: int) -> None:
-    number, calls = part - PARTS + 1, 0
-    while number <= calls:
-        number, calls = number + PARTS, 0
-
-        def watch(name: str, call: Any, number: int = number) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == number and not after:
-                raise failure
-            answer = call()
-            if calls == number:
-                raise failure
-            return answer
-
-        world = memory_world(watch)
+    number, struck = part - PARTS + 1, True
+    while struck:
+        number += PARTS
+        fault = Fault(number, failure, after)
+        world = memory_world(fault)
         world.submit(TEAM, **ALICE)
         world.settle()
         assert [entry.text for entry in stored(world).entries] == ["she drinks tea"], number
         assert world.history()[-1].text == "noted", number
         assert world.history()[2].results[0].result == {"id": stored(world).entries[0].id}, number
+        struck = fault.struck
     assert number > 30
 
 
@@ -143,25 +134,17 @@ def test_the_retention_keeps_what_its_tasks_remembered_and_a_user_may_still_ask_
 
 @in_parts
 def test_an_erasure_of_the_memory_continues_after_each_crash(part: int) -> None:
-    number, calls = part - PARTS + 1, 0
-    while number <= calls:
-        number, calls = number + PARTS, 0
+    number, struck = part - PARTS + 1, True
+    while struck:
+        number += PARTS
         world = ended_task()
-
-        def watch(name: str, call: Any, number: int = number) -> Any:
-            nonlocal calls
-            answer = call()
-            calls += 1
-            if calls == number:
-                raise Crash
-            return answer
-
         world.erase()
-        world.watch = watch
+        world.watch = fault = Fault(number, Crash(), after=True)
         for _ in range(10):
             world.sweep()
             world.clock.move(31.0)
         world.watch = make_call
+        struck = fault.struck
         assert world.receipt().finished_at is not None, number
         assert [entry.id for entry in stored(world).entries] == ["mem_other"], number
         assert world.receipt().remembered == 1, number

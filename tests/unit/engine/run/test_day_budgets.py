@@ -12,11 +12,11 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage import BILLION, day_of
 from roboco.engine.day_budgets import MAX_WAIT
-from roboco.errors import ModelError, TransientError, UsageError
+from roboco.errors import ModelError, UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import TOOLS, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash, PortCall, make_call
+from tests.support.memory_ports.watch import crash_at, make_call, refusing
 from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 
 TASK = "acme:t1"
@@ -168,12 +168,7 @@ def test_sub_tasks_that_run_together_exceed_the_limits_of_their_caller_by_one_re
             return says("", *tasks)
         return says("an answer")
 
-    def watch(name: str, call: PortCall) -> Any:
-        if silent and name == "rates.reserve_for_caller":
-            raise TransientError("it is silent")
-        return call()
-
-    world = World(world_parts(script), watch)
+    world = World(world_parts(script), refusing("rates.reserve_for_caller") if silent else make_call)
     world.engine.services.rate_limiter.note_limits("acme", "key:1", DayBudget(tokens=60))
     clerks = {"name": "clerks", "agents": [member("clerk")]}
     team = team_of(agents=[member("lead", delegates=["clerks"])], teams={"clerks": clerks})
@@ -198,13 +193,7 @@ def test_sub_tasks_that_run_together_exceed_the_limits_of_their_caller_by_one_re
 
 def test_a_reservation_of_a_dead_worker_is_replaced_by_that_of_the_next_attempt() -> None:
     world = world_of("acme=/999999")
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name == "model.stream":
-            raise Crash
-        return call()
-
-    world.watch = watch
+    world.watch = crash_at("model.stream")
     world.submit(TEAM, task_id=TASK)
     world.drain()
     assert [task for task, _ in world.server.held.day_reservations] == [TASK]
@@ -223,16 +212,9 @@ def test_a_reservation_of_a_dead_worker_is_replaced_by_that_of_the_next_attempt(
     ],
 )
 def test_the_reservation_of_a_turn_without_usage_ends(dies_at: str, conversation: bool, status: TaskStatus) -> None:
-    def watch(name: str, call: PortCall) -> Any:
-        if name == dies_at:
-            world.watch = make_call
-            raise Crash
-        return call()
-
     policy = replace(POLICY, budgets=TenantBudgets(("acme=/999999",)))
     refusal = ScriptedReply(error=ModelError("model", "401 wrong key", False))
-    world = World(world_parts(lambda request: refusal, policy=policy))
-    world.watch = watch
+    world = World(world_parts(lambda request: refusal, policy=policy), crash_at(dies_at, times=1))
     world.submit(TEAM, task_id=TASK, conversation=conversation)
     world.drain()
     if dies_at == "model.stream":

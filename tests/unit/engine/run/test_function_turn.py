@@ -17,7 +17,7 @@ from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.toolbox import Function
-from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.watch import crash_at, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.accept.test_fork import FORK, fork_task
 
@@ -155,13 +155,7 @@ def test_a_killed_irreversible_function_asks_a_person() -> None:
     while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
 
-    def crash(name: str, call: Any) -> Any:
-        answer = call()
-        if name == "toolbox.run":
-            raise Crash
-        return answer
-
-    world.watch = crash
+    world.watch = crash_at("toolbox.run", after=True)
     world.deliver(world.dispatcher.queue.popleft())
     world.watch = make_call
     world.settle()

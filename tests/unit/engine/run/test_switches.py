@@ -76,10 +76,6 @@ def reason_of(world: World) -> str:
     return task.position.reason
 
 
-def crash() -> None:
-    raise Crash
-
-
 def test_calls_continue_if_the_sweeper_that_finds_them_switched_on_dies_before_any_call() -> None:
     struck, number = True, 0
     while struck:
@@ -89,7 +85,7 @@ def test_calls_continue_if_the_sweeper_that_finds_them_switched_on_dies_before_a
         for message in (first, second):
             run_call(world.engine, message.assignment)
         switch_on(world, "queue:tools")
-        world.watch = fault = Fault(number, crash)
+        world.watch = fault = Fault(number, Crash())
         world.clock.move(30)
         world.sweep()
         world.watch = make_call
