@@ -6,9 +6,6 @@ from roboco.domain.ids import tenant_of
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
 
-MAX_REASON_CHARS = 100
-"""The longest reason of an entry, in characters. The task's summary holds all of it."""
-
 
 class TaskEntry(RecordModel):
     """A task in a list, as of the last change of its status. Times are UTC."""
@@ -36,8 +33,3 @@ class TaskEntry(RecordModel):
     def tenant(self) -> str:
         """The tenant of the task, or "" if it has none."""
         return tenant_of(self.task_id)
-
-
-def short_reason(reason: str) -> str:
-    """Return the beginning of a reason, as an entry holds it."""
-    return reason if len(reason) <= MAX_REASON_CHARS else f"{reason[: MAX_REASON_CHARS - 1].rstrip()}…"

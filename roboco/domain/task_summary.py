@@ -7,8 +7,11 @@ from pydantic import ValidationError
 
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import TaskEntry, short_reason
+from roboco.domain.task_entry import TaskEntry
 from roboco.domain.usage import Usage
+
+MAX_REASON_CHARS = 100
+"""The longest reason of an entry, in characters. The task's summary holds all of it."""
 
 
 class TaskSummary(RecordModel):
@@ -90,3 +93,8 @@ def entry_of(summary: TaskSummary) -> TaskEntry:
         updated_at=summary.updated_at,
         epoch=summary.epoch,
     )
+
+
+def short_reason(reason: str) -> str:
+    """Return the beginning of a reason, as an entry holds it."""
+    return reason if len(reason) <= MAX_REASON_CHARS else f"{reason[: MAX_REASON_CHARS - 1].rstrip()}…"

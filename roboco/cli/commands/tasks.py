@@ -23,7 +23,8 @@ from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.stored_tasks import StoredTasks
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import MAX_REASON_CHARS, TaskEntry
+from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_summary import MAX_REASON_CHARS
 from roboco.errors import CorruptHistory, Forbidden, TransientError
 from roboco.settings import load_settings
 

@@ -5,7 +5,8 @@ import logging
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import TaskEntry, short_reason
+from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_summary import short_reason
 from roboco.engine.accept.sub_tasks import awaited_decision
 from roboco.engine.engine import Engine
 from roboco.engine.task_entries import put_entry
