@@ -20,50 +20,25 @@ from roboco.client.task_commands import handle_task_command
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.paths import lineage_path
 from roboco.errors import UsageError
-from roboco.ports.model import Request
 from roboco.settings import Settings, load_settings
-from tests.support.memory_ports.journeys import MANUAL, member, own_turns
-from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.memory_ports.journeys import MANUAL
+from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.accept.test_resolve import world_with_unknown_outcome
 from tests.unit.engine.accept.test_retry_task import NEW, failed_world
+from tests.unit.engine.test_external_calls import world_with_calls
 
 BY = "key:17"
-ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
-TEAM = team_of(
-    agents=[member("lead", tools=["pay"])],
-    tools=[
-        {
-            "name": "pay",
-            "function": "shop.sums:pay",
-            "effect": "irreversible",
-            "approval": "required",
-            "on_unknown": "ask",
-        }
-    ],
-    collaboration_model={"type": "manual"},
-)
 
 
 def waiting_world() -> World:
     """Return a world whose task waits for its user."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    return world
+    return MANUAL.at_rest()
 
 
 def calling_world() -> World:
     """Return a world whose task waits for the answer to a call, and for the approval of another one."""
 
-    def script(request: Request) -> ScriptedReply:
-        calls: tuple[tuple[str, Any], ...] = (("client_ask", {}), ("pay", {"amount": 5}))
-        return says("calling", *calls) if own_turns(request) == 0 else says("done")
-
-    world = World(world_parts(script, {"pay": lambda args, context: "paid"}))
-    world.submit(TEAM, client_tools=[ASK])
-    world.settle()
-    return world
+    return world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
 
 
 def call_id(world: World, number: int) -> str:

@@ -16,10 +16,7 @@ ITEM = "item1"
 
 
 def waiting_task() -> World:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    return world
+    return MANUAL.at_rest()
 
 
 def message(world: World, text: str = "more") -> UserMessage:
