@@ -404,8 +404,8 @@ BUGS = (
     Bug(
         "a tenant without an end of its budget",
         "engine/day_budgets.py",
-        "if (reached := budget.reached(self.rates.spent(tenant, day_of(now)))) is None:",
-        "if (reached := budget.reached(self.rates.spent(tenant, day_of(now)))) is None or True:",
+        "if (reached := budget.reached(engine.services.rate_limiter.spent(tenant, day_of(now)))) is None:",
+        "if (reached := budget.reached(engine.services.rate_limiter.spent(tenant, day_of(now)))) is None or True:",
         "tests/unit/engine/run/test_day_budgets.py",
     ),
     Bug(

@@ -9,6 +9,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -51,7 +52,7 @@ def _lines_of_code(path: Path) -> set[int]:
     with path.open("rb") as file:
         tokens = [token for token in tokenize.tokenize(file.readline) if token.type not in _NO_CODE]
     found = {line for token in tokens[1:] for line in range(token.start[0], token.end[0] + 1)}
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _nodes(path):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             found -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return found
@@ -73,7 +74,7 @@ def private_names(paths: list[Path]) -> int:
 
     `_replace` and `os._exit` are public.
     """
-    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    nodes = [node for path in paths for node in _nodes(path)]
     ours = {
         "_replace",
         "_exit",
@@ -115,7 +116,12 @@ def _fields(paths: list[Path], name: str) -> int:
 
 def _classes(paths: list[Path]) -> Iterator[ast.ClassDef]:
     for path in paths:
-        yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
+        yield from (node for node in _nodes(path) if isinstance(node, ast.ClassDef))
+
+
+@cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text())))
 
 
 MEASURES: Final[Mapping[str, Callable[[list[Path]], int]]] = MappingProxyType(

@@ -8,6 +8,7 @@ import io
 import re
 import tokenize
 from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 MIN_MESSAGE_WORDS = 2
@@ -22,11 +23,17 @@ _LUA_TOKEN = re.compile(
 _INLINE_CODE = re.compile(r"`(?:[^`\n]|\n(?!\n))*`")
 
 
+@lru_cache(maxsize=1)
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return all nodes of the module, in the order of `ast.walk`, which takes most of the time of these checks."""
+    return tuple(ast.walk(tree))
+
+
 def python_texts(tree: ast.Module, source: str, word_lists: Collection[str] = ()) -> Iterator[Text]:
     """Yield docstrings, messages and comments. The strings in an assignment to one of the word lists are data."""
     always = {id(node) for node in _one_word_messages(tree)} | {id(node) for _, node in docstrings(tree)}
     data = {id(node) for node in _data(tree, word_lists)}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if id(node) in data:
             continue
         text = _string(node)
@@ -39,7 +46,7 @@ def python_texts(tree: ast.Module, source: str, word_lists: Collection[str] = ()
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[str, ast.Constant]]:
     """Yield the docstrings of modules, classes and functions, and those below fields, with their nodes."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else []:
             value = getattr(statement, "value", None)
@@ -86,7 +93,7 @@ def _string(node: ast.AST) -> str | None:
 
 def _one_word_messages(tree: ast.Module) -> Iterator[ast.expr]:
     """Yield the arguments of exceptions that are raised and of calls of a log."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.Raise(exc=ast.Call(args=arguments)):
                 yield from arguments
@@ -106,7 +113,7 @@ def _data(tree: ast.Module, word_lists: Collection[str]) -> Iterator[ast.AST]:
 
 
 def _python_comments(source: str) -> Iterator[tuple[int, str, bool]]:
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokenize.generate_tokens(io.StringIO(source).readline) if "#" in source else ():
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("#"), not token.line[: token.start[1]].strip()
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from texts import docstrings, lua_texts, markdown_texts, plain_texts, python_texts
+from texts import docstrings, lua_texts, markdown_texts, nodes_of, plain_texts, python_texts
 
 PRODUCT = "product"
 TESTS = "tests"
@@ -141,7 +141,7 @@ def _read_python(report: Report, part: str, where: str, source: str) -> None:
         report.docstring(part, text)
     for line, text in python_texts(tree, source, WORD_LISTS.get(where, ())):
         report.text(where, line, text)
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         for line, name in _defined(node):
             if VAGUE_CONSTANTS.fullmatch(name.strip("_")):
                 report.findings.append(f"{where}:{line}: constant {name!r} does not name its quantity")

@@ -17,7 +17,7 @@ from tests.support.journeys import answer
 from tests.support.stack import LONG_LEASE, Stack, s3_environment
 
 T = TypeVar("T", bound=Server)
-SLOWEST_FOLDERS = ("faults", "integration")
+SLOWEST_FOLDERS = ("faults", "browser", "deployment", "integration")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,7 +19,7 @@ from roboco.domain.history.step import Priority
 from roboco.errors import TransientError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.ports.dispatcher import AttemptStatus
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 
 CONFIRM_TIMEOUT = 5.0
 """Seconds within which a broker with confirms has to confirm a message."""

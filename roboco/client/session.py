@@ -19,7 +19,7 @@ from roboco.engine.accept.at_rest import continues
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.engine.record import recover
 from roboco.errors import CorruptHistory
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import Phase, Snapshot
 
 
 @dataclass(frozen=True)

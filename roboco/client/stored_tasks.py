@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task_list import task_filter
-from roboco.domain.task_entry import TaskEntry, entry_of
+from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_summary import entry_of
 from roboco.errors import CorruptHistory
 
 

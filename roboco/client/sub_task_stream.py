@@ -18,9 +18,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
-from roboco.client.async_stream import AsyncTaskStream
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import sub_task_id
@@ -37,10 +36,23 @@ NESTED_PLACES: Final = 20
 """The most sub-tasks of a step of a sub-task that a follower reads."""
 
 
+class OneTask(Protocol):
+    """The stream of one task, without its sub-tasks."""
+
+    def items_and_gaps(self, cursor: str | None) -> AsyncGenerator[StreamItem | None, None]:
+        """Yield each item after the cursor, live until the task has ended, and None if there is none for now."""
+
+    async def step(self, seq: int) -> TaskStep | None:
+        """Return the step at this position, or None if there is none."""
+
+    async def is_over(self) -> bool:
+        """Return True if the task has ended, also if its workspace does not have the end yet."""
+
+
 class SubTaskStream:
     """Follows a task and its sub-tasks in the running event loop. `stream_of` returns the stream of one task."""
 
-    def __init__(self, task_id: str, stream_of: Callable[[str], AsyncTaskStream], nested: bool = False) -> None:
+    def __init__(self, task_id: str, stream_of: Callable[[str], OneTask], nested: bool = False) -> None:
         self._task_id = task_id
         self._stream_of = stream_of
         self._most = (NESTED_FOLLOWED, NESTED_PLACES) if nested else (MAX_FOLLOWED, MAX_SUB_PLACES)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from roboco.client.task_record import TaskRecord
+from roboco.client.task import Task
 from roboco.domain.recorded.explain import StepExplanation, current_status, explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
@@ -29,7 +29,7 @@ class TaskExplanation:
     """The tools that MCP servers list and agents cannot call, each with the reason."""
 
 
-def explanation_of(task: TaskRecord, step: str | None = None) -> TaskExplanation:
+def explanation_of(task: Task, step: str | None = None) -> TaskExplanation:
     """Return who acted in a task and why, and why it ended or waits; of one step, by its position or id, or of all.
 
     Cost: the history; of one step, the steps around it, and in few cases those before it.

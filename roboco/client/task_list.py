@@ -9,7 +9,7 @@ from roboco.domain.ids import check_tenant
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry, short_reason
 from roboco.domain.task_filter import TaskFilter, parse_statuses
-from roboco.engine.accept.wait_cause import current_reason
+from roboco.engine.accept.evidence import current_reason
 from roboco.errors import CorruptHistory, Forbidden, UsageError
 from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from roboco.client.task_record import TaskRecord
+from roboco.client.task import Task
 from roboco.client.task_result import usage_of_task
 from roboco.domain.limits import Limits
 from roboco.domain.schema import Effect
@@ -28,7 +28,7 @@ class UsageReport:
     """Whose memory the tools `remember`, `recall` and `forget` use: `tenant`, a field such as `context.user`, or ""."""
 
 
-def usage_report(task: TaskRecord) -> UsageReport:
+def usage_report(task: Task) -> UsageReport:
     """Return the usage of a task. Cost: its summary, its team, and that of its limits."""
     summary = task.summary()
     team = task.team()

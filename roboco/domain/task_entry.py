@@ -5,7 +5,6 @@ from datetime import datetime
 from roboco.domain.ids import tenant_of
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_summary import TaskSummary
 
 MAX_REASON_CHARS = 100
 """The longest reason of an entry, in characters. The task's summary holds all of it."""
@@ -37,24 +36,6 @@ class TaskEntry(RecordModel):
     def tenant(self) -> str:
         """The tenant of the task, or "" if it has none."""
         return tenant_of(self.task_id)
-
-
-def entry_of(summary: TaskSummary) -> TaskEntry:
-    """Return the entry of a task with this summary."""
-    return TaskEntry(
-        task_id=summary.task_id,
-        team=summary.team,
-        title=summary.title,
-        status=summary.status,
-        reason=short_reason(summary.reason),
-        steps=summary.steps,
-        tokens_in=summary.tokens_in,
-        tokens_out=summary.tokens_out,
-        cost=summary.cost,
-        created_at=summary.created_at,
-        updated_at=summary.updated_at,
-        epoch=summary.epoch,
-    )
 
 
 def short_reason(reason: str) -> str:

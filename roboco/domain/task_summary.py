@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import TaskEntry, short_reason
 from roboco.domain.usage import Usage
 
 
@@ -71,3 +72,21 @@ def parse_summary(data: bytes) -> TaskSummary | None:
         return TaskSummary.model_validate_json(data)
     except ValidationError:
         return None
+
+
+def entry_of(summary: TaskSummary) -> TaskEntry:
+    """Return the entry of a task with this summary."""
+    return TaskEntry(
+        task_id=summary.task_id,
+        team=summary.team,
+        title=summary.title,
+        status=summary.status,
+        reason=short_reason(summary.reason),
+        steps=summary.steps,
+        tokens_in=summary.tokens_in,
+        tokens_out=summary.tokens_out,
+        cost=summary.cost,
+        created_at=summary.created_at,
+        updated_at=summary.updated_at,
+        epoch=summary.epoch,
+    )

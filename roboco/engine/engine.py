@@ -9,7 +9,6 @@ from functools import cached_property
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.removal.retention import RetentionRule
 from roboco.engine.backoff import Backoff
-from roboco.engine.day_budgets import DayBudgets
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork, Quarantine
 from roboco.engine.history_tail import HistoryTails, StepCache
@@ -20,6 +19,7 @@ from roboco.engine.workspace_records import FrozenTeams, StoredEvents, Summaries
 from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
+from roboco.ports.histories import Histories
 from roboco.ports.leases import Leases
 from roboco.ports.logs import EventLogs
 from roboco.ports.model import CallModel
@@ -33,7 +33,7 @@ from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore
 from roboco.ports.telemetry import Telemetry
 from roboco.ports.tools import Toolbox
-from roboco.ports.workspace import Files, Histories
+from roboco.ports.workspace import Files
 
 PARALLEL_ERASURES = 4
 """Erasures that a process carries out at the same time: one of many files takes minutes."""
@@ -170,11 +170,6 @@ class Engine:
     def worker_status(self) -> WorkerStatus:
         """Return the live workers, and the id of the workspace, which this process has read lately."""
         return WorkerStatus(self.services.workers, self.services.dispatcher.fault, self.workspace.files)
-
-    @property
-    def day_budgets(self) -> DayBudgets:
-        """Return the budgets of tenants for a day, and the usage of tasks."""
-        return DayBudgets(self.policy.budgets, self.services.rate_limiter, self.workspace.frozen_teams, self.clock)
 
     def now(self) -> datetime:
         """Return the time of this machine's clock, UTC."""

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History, is_conclusive
+from roboco.domain.history.state import History, is_conclusive
 from roboco.domain.history.step import TaskStep, last_answer
-from roboco.ports.task_store import Snapshot
-from roboco.ports.workspace import Histories
+from roboco.ports.histories import Histories
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, Snapshot
 
 MAX_CACHE_BYTES = 32 * 1024 * 1024
 """Bytes of JSON of the cached steps of a process; in memory they take a few times as much."""

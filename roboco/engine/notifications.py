@@ -49,7 +49,7 @@ from roboco.domain.push_receivers import PushReceivers
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.retry import RETRY_DELAYS, contention_error
 from roboco.errors import NotFound, StateConflict, TransientError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import OUTPUT, PROMPT, TaskStep
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.team.team import Agent, Team
 from roboco.engine.history_tail import step_at
-from roboco.ports.workspace import Histories
+from roboco.ports.histories import Histories
 from roboco.templates.templates import JinjaPrompts
 
 

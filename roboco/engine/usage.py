@@ -27,7 +27,7 @@ from roboco.domain.tokens import estimate_tokens
 from roboco.domain.usage import UNFINISHED_USAGE, ModelUsage, Usage
 from roboco.engine.engine import Services, WorkspaceRecords
 from roboco.errors import CorruptHistory, ModelError, TransientError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.ports.telemetry import COST, TOKENS, TURN_SECONDS, OperationSpan
 from roboco.ports.workspace import VersionedFile
 

@@ -31,8 +31,8 @@ from pydantic import BaseModel, ValidationError
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.lineage import Fork
 from roboco.domain.history.recorded_calls import RecordedCalls
-from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import (
     CLOSED,
@@ -53,7 +53,8 @@ from roboco.domain.stream.event_file import from_stored, place_of, segment_place
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.domain.team.team import Team
 from roboco.errors import CorruptHistory, Erased, NotFound, UsageError
-from roboco.ports.workspace import Files, Histories
+from roboco.ports.histories import Histories
+from roboco.ports.workspace import Files
 
 
 def receipt_of(files: Files, task_id: str) -> ErasureReceipt | None:

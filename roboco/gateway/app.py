@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -24,6 +24,7 @@ from roboco.gateway.access import AccessMiddleware
 from roboco.gateway.agui import routes as agui
 from roboco.gateway.ai_sdk import routes as ai_sdk
 from roboco.gateway.bodies.body_budget import LargeBodies
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.closing import set_at_signals
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai import catalog, chat, conversations, responses
@@ -31,8 +32,20 @@ from roboco.gateway.openai.problems import OPENAI, problem_of_validation, respon
 from roboco.gateway.origin import path_of
 from roboco.gateway.problem import Problem, forbidden, problem_of, problem_response
 from roboco.gateway.request_log import METHODS, RequestLogMiddleware
-from roboco.gateway.rest import routes as rest_routes
+from roboco.gateway.rest import (
+    bulk,
+    comparisons,
+    controls,
+    files,
+    operations,
+    records,
+    removal,
+    tasks,
+    teams,
+    usage,
+)
 from roboco.gateway.rest.openapi import describe
+from roboco.gateway.rest.parameters import refuse_unknown_parameters
 from roboco.gateway.roboto import agents, sessions
 from roboco.gateway.roboto.errors import RobotoRoute, error_response
 from roboco.gateway.settings import GatewaySettings, load_gateway_settings
@@ -109,16 +122,30 @@ def create_app(
         expose_headers=["*"],
     )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
-    ours = (web_routes, sign_in, health, rest_routes, stream_routes)
+    ours = (web_routes.router, sign_in.router, health.router, _rest_router(), stream_routes.router)
     others = (ai_sdk, agui, sessions, agents)  # agents refuses all other paths of /v1/ai
-    for part in (*ours, *others, catalog, chat, conversations, responses):
-        app.include_router(part.router)
+    for router in (*ours, *(part.router for part in (*others, catalog, chat, conversations, responses))):
+        app.include_router(router)
     describe(app)
     app.router.routes.extend([] if endpoint is None else endpoint.routes())
     app.router.routes.extend([] if missing_packages("a2a") else _a2a_routes())
     for kind in (Problem, RobocoError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _on_error)
     return app
+
+
+def _rest_router() -> APIRouter:
+    """Return the routes of the REST API, below `/v1`. Each operation has the name of its function as its id."""
+    router = APIRouter(
+        route_class=StrictJsonRoute,
+        prefix="/v1",
+        generate_unique_id_function=lambda route: route.name,
+        dependencies=[Depends(refuse_unknown_parameters)],
+    )
+    for part in (teams, tasks, comparisons, controls, records, files, operations, removal, bulk, usage):
+        router.include_router(part.router)
+    router.include_router(controls.calls_router)
+    return router
 
 
 def _mcp_endpoint(gateway: Gateway) -> Any:

@@ -1,4 +1,4 @@
-"""server: run the application in uvicorn.
+"""server: run an application in uvicorn.
 
 address ─► socket (in use: UsageError) ─► announce ─► one process, or --workers processes that share the socket
 SIGTERM ─► streams end at an event ─► GRACE_SECONDS for open requests ─► exit, at the latest after EXIT_SECONDS
@@ -17,7 +17,6 @@ from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
 from roboco.errors import UsageError
-from roboco.gateway.app import create_app
 from roboco.gateway.bounded_http import BoundedHttpProtocol
 from roboco.gateway.closing import EXIT_SECONDS
 from roboco.gateway.origin import is_loopback
@@ -35,9 +34,12 @@ MAX_UNREAD_SECONDS: Final = 120
 """Seconds for which a client takes nothing of what waits for it. Linux ends its connection then."""
 
 
-def run_server(host: str, port: int, workers: int, announce: Callable[[str], None]) -> None:
+def run_server(
+    create_app: Callable[..., FastAPI], host: str, port: int, workers: int, announce: Callable[[str], None]
+) -> None:
     """Serve until SIGTERM or SIGINT. Call `announce` with the first lines for the operator once the socket listens.
 
+    Each process calls `create_app` once, with `exit_seconds` and `metrics`.
     Raise UsageError if the address cannot be used, if it is public and requests need no key, or if the metrics cannot
     be served.
     """
@@ -49,7 +51,7 @@ def run_server(host: str, port: int, workers: int, announce: Callable[[str], Non
         )
     metrics = open_metrics(workers)
     config = uvicorn.Config(
-        partial(build_app, metrics) if workers == 1 else "roboco.gateway.server:build_app",
+        partial(_build_app, create_app, metrics),
         factory=True,
         workers=workers,
         timeout_graceful_shutdown=GRACE_SECONDS,
@@ -69,7 +71,7 @@ def run_server(host: str, port: int, workers: int, announce: Callable[[str], Non
             Multiprocess(config, [listening]).run()
 
 
-def build_app(metrics: GatewayMetrics | None = None) -> FastAPI:
+def _build_app(create_app: Callable[..., FastAPI], metrics: GatewayMetrics | None) -> FastAPI:
     """Return the application of one process of `roboco serve`."""
     log_to_stderr()
     return create_app(exit_seconds=EXIT_SECONDS, metrics=metrics)

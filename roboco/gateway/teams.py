@@ -9,10 +9,10 @@ file may change between both.
 import logging
 from collections.abc import Iterator
 
+from roboco.client.orchestrator import Orchestrator
 from roboco.domain.team.team import UTILITY, Team
 from roboco.errors import InvalidTeam, UsageError
 from roboco.gateway.budget import limited_team
-from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import Problem, not_found
@@ -20,7 +20,7 @@ from roboco.gateway.problem import Problem, not_found
 _log = logging.getLogger(__name__)
 
 
-def named_team(gateway: Gateway, caller: Principal, name: str) -> Team:
+def named_team(orchestrator: Orchestrator, caller: Principal, name: str) -> Team:
     """Return the team of this name, never of a path. Raise Problem if it is unknown, not allowed, or broken.
 
     `desk:utility` is the utility model of the team `desk`.
@@ -29,7 +29,7 @@ def named_team(gateway: Gateway, caller: Principal, name: str) -> Team:
     if caller.teams is not None and whole not in caller.teams:
         raise _unknown_team(name)
     try:
-        team = gateway.orchestrator.sent_team(whole)
+        team = orchestrator.sent_team(whole)
     except InvalidTeam as error:
         _log.warning("team %r cannot be used: %s", name, error)
         remedy = f"an operator runs `roboco validate` on the file of team {name[:64]}"
@@ -44,31 +44,31 @@ def named_team(gateway: Gateway, caller: Principal, name: str) -> Team:
     return found
 
 
-def model_names(gateway: Gateway, caller: Principal) -> list[str]:
+def model_names(orchestrator: Orchestrator, caller: Principal) -> list[str]:
     """Return the names of the teams that the caller may use, and of their utility models. Each file is read."""
-    teams = {name: team.utility(caller.utility_model) for name, team in usable_teams(gateway, caller)}
-    names = team_names(gateway, caller)
+    teams = {name: team.utility(caller.utility_model) for name, team in usable_teams(orchestrator, caller)}
+    names = team_names(orchestrator, caller)
     return [*names, *(f"{name}:{UTILITY}" for name in names if teams.get(name) is not None)]
 
 
-def team_names(gateway: Gateway, caller: Principal) -> list[str]:
+def team_names(orchestrator: Orchestrator, caller: Principal) -> list[str]:
     """Return the names of the teams that the caller may use, sorted. No file is read."""
-    return [name for name in gateway.orchestrator.team_names() if caller.teams is None or name in caller.teams]
+    return [name for name in orchestrator.team_names() if caller.teams is None or name in caller.teams]
 
 
-def usable_teams(gateway: Gateway, caller: Principal) -> Iterator[tuple[str, Team]]:
+def usable_teams(orchestrator: Orchestrator, caller: Principal) -> Iterator[tuple[str, Team]]:
     """Yield the teams that the caller may use, each with its name. A team whose file has mistakes is left out."""
-    for name in team_names(gateway, caller):
+    for name in team_names(orchestrator, caller):
         try:
-            yield name, named_team(gateway, caller, name)
+            yield name, named_team(orchestrator, caller, name)
         except Problem:
             continue  # named_team has logged it
 
 
-def team_of_new_task(gateway: Gateway, caller: Principal, new: NewTaskId, name: str) -> Team:
+def team_of_new_task(orchestrator: Orchestrator, caller: Principal, new: NewTaskId, name: str) -> Team:
     """Return the team of this name within the caller's budget, or as an earlier request for the task has frozen it."""
-    team = named_team(gateway, caller, name)
-    if new.repeatable and (frozen := frozen_team(gateway, new.task_id)) is not None and frozen.name == team.name:
+    team = named_team(orchestrator, caller, name)
+    if new.repeatable and (frozen := frozen_team(orchestrator, new.task_id)) is not None and frozen.name == team.name:
         return frozen
     return limited_team(caller, team)
 
@@ -79,10 +79,10 @@ def team_of_fork(caller: Principal, source: Team, wanted: Team | None = None) ->
     return None if limited is source else limited
 
 
-def frozen_team(gateway: Gateway, task_id: str) -> Team | None:
+def frozen_team(orchestrator: Orchestrator, task_id: str) -> Team | None:
     """Return the team with which a task was submitted, or None if there is no such task."""
     try:
-        return gateway.orchestrator.task(task_id).team()
+        return orchestrator.task(task_id).team()
     except UsageError:
         return None
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from roboco.domain.history.step import Priority
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 
 
 class AttemptStatus(StrEnum):

@@ -13,7 +13,7 @@ from roboco.domain.history.part import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.lease_renewals import LeaseStatus, TurnLease
-from roboco.ports.task_store import Snapshot, TokenUsage
+from roboco.ports.snapshot import Snapshot, TokenUsage
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from roboco.domain.stream.event import AnyEvent, StatusChanged, unnumbered_json
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
 from roboco.ports.leases import NO_TOKENS, CancelRequest, Chunk, EmitCallback, TurnClaim
-from roboco.ports.task_store import TokenUsage
+from roboco.ports.snapshot import TokenUsage
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import ScriptCall, Scripts
 from roboco.redis.task_store import StoredSteps, hash_fields, parse_snapshot

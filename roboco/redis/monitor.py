@@ -7,12 +7,12 @@ from typing import Final
 
 import redis
 
-from roboco.domain.history.state import TaskState
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.ids import SHARDS, tenant_of
 from roboco.domain.rate_report import RateReport
 from roboco.domain.team.model_profile import ModelLimits
 from roboco.domain.team.team import Team
-from roboco.ports.task_store import TurnProgress
+from roboco.ports.snapshot import TurnProgress
 from roboco.redis.keys import Keys
 from roboco.redis.rate_limits import SLOT_SECONDS, WINDOW_SECONDS, Bucket, Buckets
 from roboco.redis.scripts import translating_errors

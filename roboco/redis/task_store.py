@@ -26,14 +26,14 @@ from redis.cluster import RedisCluster
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import ToolOutcome
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
 from roboco.domain.history.step import TaskStep, parse_step
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import MAX_LOGGED_BYTES, AnyEvent, unnumbered_json
 from roboco.errors import CorruptHistory
-from roboco.ports.task_store import (
+from roboco.ports.snapshot import (
+    COORDINATOR_TAIL_LENGTH,
     CallState,
-    Commit,
     Decision,
     HeldSteps,
     Logs,
@@ -45,6 +45,7 @@ from roboco.ports.task_store import (
     TurnAttempt,
     TurnProgress,
 )
+from roboco.ports.task_store import Commit
 from roboco.redis.cluster import LazyCluster
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts, translating_errors

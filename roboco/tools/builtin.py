@@ -49,7 +49,7 @@ class BuiltinTools:
         self._files = files
         self._index = index
         self._sandbox = sandbox
-        memory = MemoryTools(files, index)
+        memory = MemoryTools(files, index.search_steps)
         self._created_artifacts: dict[str, tuple[Artifact, ...]] = {}
         self._functions: dict[str, Callable[..., Any]] = {
             ARTIFACT_WRITE: self._artifact_write,

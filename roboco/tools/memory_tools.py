@@ -1,5 +1,6 @@
 """The tools `remember`, `recall` and `forget` over the memory that the team declares."""
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -12,17 +13,19 @@ from roboco.errors import UsageError
 from roboco.ports.memories import change_memory, read_memory
 from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import Files
-from roboco.tools.search.memory_index import MemoryIndex
+from roboco.tools.search.result import SearchResult
 
 MAX_RECALLED = 20
+Search = Callable[[Sequence[TaskStep], str, int], SearchResult]
+"""Searches steps for a query, and returns at most this number of hits."""
 
 
 class MemoryTools:
     """Tools over the memory of the calling task's owner."""
 
-    def __init__(self, files: Files, index: MemoryIndex) -> None:
+    def __init__(self, files: Files, search: Search) -> None:
         self._files = files
-        self._index = index
+        self._search = search
 
     def remember(
         self,
@@ -51,9 +54,7 @@ class MemoryTools:
         entries = {entry.id: entry for entry in read_memory(self._files, _path(context)).entries}
         if not query.strip():
             return [_shown(entry) for entry in reversed(entries.values())][:limit]
-        found = self._index.search_steps(
-            [_as_step(seq, entry) for seq, entry in enumerate(entries.values())], query, limit
-        )
+        found = self._search([_as_step(seq, entry) for seq, entry in enumerate(entries.values())], query, limit)
         hits = [_shown(entries[hit.step_id]) for hit in found.hits]
         return hits if not found.note else {"hits": hits, "note": found.note}
 

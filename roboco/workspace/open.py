@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from roboco.errors import UsageError
-from roboco.ports.workspace import Files, Histories
+from roboco.ports.histories import Histories
+from roboco.ports.workspace import Files
 from roboco.workspace.folder import FolderFiles
 from roboco.workspace.folder_history import FolderHistories
 

@@ -45,7 +45,7 @@ def confirm(page: Page, **fields: str) -> None:
 
 def tab_to(page: Page, selector: str) -> None:
     """Press the tabulator key until this element has the focus. It may appear only after a request."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         page.keyboard.press("Tab")
         if page.evaluate("selector => document.activeElement.matches(selector)", selector):

@@ -23,6 +23,7 @@ SLOW = "150 words every 20 ms"
 """A reply of three seconds, in which a test can kill something."""
 ACCESSIBLE = ("approval", "client", "delegation", "hostile", "map", "typed", "markdown")
 """Teams whose pages have each kind of element."""
+DARK_IN_EACH_RUN = ("approval", "markdown")
 SLOWER = "600 words every 20 ms"
 """A reply of twelve seconds, during which a page must show the running task."""
 
@@ -37,9 +38,19 @@ def empty_redis(web: WebStack) -> None:
     web.restart_redis(keep=False)
 
 
-@pytest.mark.parametrize("team", EXAMPLES)
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), pytest.param("dark", 390, marks=pytest.mark.nightly)])
-def test_the_page_of_a_task_equals_its_history(
+@pytest.mark.parametrize(
+    ("team", "scheme", "width"),
+    [
+        *((team, "light", 1440) for team in EXAMPLES),
+        *((team, "dark", 390) for team in DARK_IN_EACH_RUN),
+        *(
+            pytest.param(team, "dark", 390, marks=pytest.mark.nightly)
+            for team in EXAMPLES
+            if team not in DARK_IN_EACH_RUN
+        ),
+    ],
+)
+def test_the_page_of_a_task_equals_its_history_and_is_accessible(
     web: WebStack, open_watched: OpenContext, team: str, scheme: Scheme, width: int
 ) -> None:
     task = run_example(web, team)
@@ -49,23 +60,8 @@ def test_the_page_of_a_task_equals_its_history(
     assert_no_injection(page)
     assert_no_sideways_scroll(page)
     save_picture(page, f"task-{team}-{scheme}-{width}")
-
-
-@pytest.mark.parametrize(
-    ("team", "scheme"),
-    [
-        *((team, "light") for team in ACCESSIBLE),
-        ("approval", "dark"),
-        ("markdown", "dark"),
-        *(pytest.param(team, "dark", marks=pytest.mark.nightly) for team in ACCESSIBLE[1:-1]),
-    ],
-)
-def test_the_page_of_a_task_is_accessible(web: WebStack, open_watched: OpenContext, team: str, scheme: Scheme) -> None:
-    task = run_example(web, team)
-    page = open_watched(scheme=scheme).page
-    open_task(page, web, task)
-    assert_page_equals_history(page, task)
-    assert_accessible(page)
+    if team in ACCESSIBLE:
+        assert_accessible(page)
 
 
 def test_text_is_shown_while_the_model_writes_it(web: WebStack, light_page: Page) -> None:

@@ -8,7 +8,7 @@ from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged, StreamChunk
-from roboco.ports.task_store import TokenUsage
+from roboco.ports.snapshot import TokenUsage
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 TASK = "task-17"

@@ -22,7 +22,8 @@ from roboco import Orchestrator, Settings
 from roboco.local.process import free_port, start_server
 from roboco.local.valkey import ValkeyServer
 from tests.deployment.files import DEPLOY, ROOT
-from tests.integration.gateway.test_serve import served, wait_for
+from tests.integration.gateway.test_serve import served
+from tests.support.stack import until
 
 CONFIGURATION = (DEPLOY / "proxy" / "nginx.conf").read_text()
 
@@ -104,7 +105,7 @@ def nginx(folder: Path, ports: list[int]) -> Iterator[httpx2.Client]:
     authority.configure_trust(context)
     try:
         probe = f"http://127.0.0.1:{probed}/healthz"
-        wait_for(lambda: not server.alive() or _answers(probe))
+        until(lambda: not server.alive() or _answers(probe), 30, "nginx answers")
         assert server.alive(), (folder / "nginx.log").read_text()
         with httpx2.Client(base_url=f"https://localhost:{listening}", verify=context, timeout=30) as client:
             yield client

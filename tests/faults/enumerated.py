@@ -111,7 +111,7 @@ INJECTIONS: dict[str, Injection] = {
 def places(kind: str, part: int) -> Iterator[int]:
     """Yield the port calls, from 1 on and without an end, at which this part causes the kind of fault.
 
-    It is every fifth call, beginning at another one for each kind: in each part, each call has one or two of the kinds.
+    It is every tenth call, beginning at another one for each kind: in each part, nine of ten calls have a fault.
     """
     return count(1 + (part + list(INJECTIONS).index(kind)) % PARTS, PARTS)
 

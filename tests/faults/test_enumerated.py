@@ -1,7 +1,7 @@
 """Nine kinds of faults at every port call of every journey: history and stream stay the same.
 
-A fifth of the cases runs with the slow tests. Five and the number of kinds have no common divisor, so it has each kind
-at every fifth call.
+A tenth of the cases runs with the slow tests. Ten and the number of kinds have no common divisor, so it has each kind
+at every tenth call.
 """
 
 import pytest

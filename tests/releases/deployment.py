@@ -14,7 +14,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.operate.sweep import sweep_shard
 from roboco.engine.workspace_records import FrozenTeams
 from roboco.ports.clock import Clock
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 from roboco.redis.dead_letters import RedisDeadLetters
 from roboco.redis.keys import Keys
 from roboco.redis.leases import RedisLeases

@@ -14,6 +14,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -95,6 +96,7 @@ def start(
     name: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path, program: str = "celery"
 ) -> Server:
     """Start one of PROGRAMS with these arguments, as `roboco.local.process.start_server` would."""
+    log.touch()
     process = _context().Process(
         target=_run, args=(program, tuple(arguments), dict(env), log, cwd), name="MainProcess", daemon=True
     )
@@ -110,6 +112,13 @@ def run_script(script: Path, *arguments: str, env: Mapping[str, str]) -> str:
     code = started.process.wait(180)
     assert code == 0, log.read_text()
     return log.read_text()
+
+
+def run_command(*words: str, env: Mapping[str, str], folder: Path, program: str = "roboco") -> tuple[int, str]:
+    """Run the program with these arguments in the folder. Return its exit code and what it prints."""
+    log = folder / f"{time.monotonic_ns()}.printed"
+    started = start(" ".join(words), words, program=program, env=env, log=log, cwd=folder)
+    return started.process.wait(180), log.read_text()
 
 
 @cache

@@ -72,7 +72,7 @@ def run_http_server(port: int) -> Iterator["subprocess.Popen[bytes]"]:
         process.wait()
 
 
-def wait_until(condition: Callable[[], bool], limit: float = 15.0) -> None:
+def wait_until(condition: Callable[[], bool], limit: float = 30.0) -> None:
     """Wait until the condition holds. Raise AssertionError after `limit` seconds, or some times that if it is busy."""
     until = time.monotonic() + limit * BUSY_FACTOR
     while not condition():

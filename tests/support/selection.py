@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-PARTS = 5
+PARTS = 10
 in_parts = pytest.mark.parametrize(
     "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
 )
-"""Divides the calls at which a test causes a fault: every fifth one is in every run, the others are nightly."""
+"""Divides the calls at which a test causes a fault: every tenth one is in every run, the others are nightly."""
 QUICK_FOLDERS = ("contract", "unit")
-"""The folders of which a file without a word of MARKS has only fast tests, since their fixtures have no mark."""
-MARKS = re.compile(r"\b(slow|nightly|in_parts)\b")
-SLOW_FILE = re.compile(r"^pytestmark = .*\b(slow|nightly)\b", re.MULTILINE)
+"""The folders of which a file without one of MARKS has only fast tests, since their fixtures have no mark."""
+MARKS = re.compile(r"\bmark\.(slow|nightly)\b|\bin_parts\b")
+SLOW_FILE = re.compile(r"^pytestmark = .*\bmark\.(slow|nightly)\b", re.MULTILINE)
 """The mark of all tests of a file."""
 SLOW_FOLDER = "faults"
 """The folder in which every test is slow: it kills workers, loses a server, or enumerates every failure of a run."""

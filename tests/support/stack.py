@@ -226,14 +226,16 @@ def _writes_stacks(server: Server) -> bool:
 
 BUSY_FACTOR = 4
 """How many times slower than a calm machine a busy one may be, before a test takes a wait for a hang."""
+SHORTEST_WAIT = 30.0
+"""Seconds for which a condition is waited for at least, before that factor: a machine may stall for a moment."""
 
 
 def until(condition: Callable[[], object], seconds: float, what: str | Callable[[], str]) -> None:
-    """Wait until the condition holds: these seconds on a calm machine, some times as long on a busy one.
+    """Wait until the condition holds: at least these seconds on a calm machine, some times as long on a busy one.
 
     Raise AssertionError with the description after that. It is a guard against a hang: no test measures time with it.
     """
-    seconds *= BUSY_FACTOR
+    seconds = BUSY_FACTOR * max(seconds, SHORTEST_WAIT)
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

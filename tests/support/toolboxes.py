@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from roboco.ports.workspace import Files, Histories
+from roboco.ports.histories import Histories
+from roboco.ports.workspace import Files
 from roboco.process.credentials import Credentials
 from roboco.tools.builtin import BuiltinTools
 from roboco.tools.function_loader import FunctionLoader

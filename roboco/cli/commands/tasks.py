@@ -18,7 +18,7 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.table import text_table
-from roboco.client.operator.stuck import StuckTask
+from roboco.client.operator.operations import StuckTask
 from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.stored_tasks import StoredTasks

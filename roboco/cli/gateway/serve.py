@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from roboco import gateway
 from roboco.process.extras import require_extra
 
 
@@ -20,4 +21,4 @@ def serve(host: str, port: int, workers: int) -> None:
     """
     require_extra("gateway", "roboco serve")
     server: Any = importlib.import_module("roboco.gateway.server")  # which imports the packages of the extra
-    server.run_server(host, port, workers, announce=lambda text: click.echo(text))
+    server.run_server(gateway.create_app, host, port, workers, announce=lambda text: click.echo(text))

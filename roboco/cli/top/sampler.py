@@ -11,7 +11,7 @@ from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
-from roboco.engine.accept.wait_cause import MIN_SILENCE
+from roboco.engine.accept.evidence import MIN_SILENCE
 from roboco.errors import TransientError
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys

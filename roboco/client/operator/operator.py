@@ -37,9 +37,8 @@ from roboco.domain.paths import erasure_path
 from roboco.domain.removal.erasure import ErasureChoice, ErasureReceipt, ErasureRequest
 from roboco.domain.removal.retention import due_rule
 from roboco.domain.switch import Switch
-from roboco.domain.task_entry import entry_of
 from roboco.domain.task_filter import TaskFilter
-from roboco.domain.task_summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary, entry_of
 from roboco.engine.accept.conversations import is_without_task
 from roboco.engine.accept.request_erasure import pending_receipt, request_erasure
 from roboco.engine.engine import Engine

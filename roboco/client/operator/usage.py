@@ -25,9 +25,9 @@ from roboco.client.task_list import iterate_with_gaps, task_filter
 from roboco.domain.ids import what_if_id
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import TaskEntry, entry_of
+from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
-from roboco.domain.task_summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary, entry_of
 from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage_table import MEASURES, Dimension, UsageRow, UsageTable, parse_dimensions
 from roboco.engine.engine import Engine

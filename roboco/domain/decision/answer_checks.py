@@ -26,7 +26,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, End, Route, Situation, error_step
 from roboco.domain.decision.router import Router
 from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart, ToolOutcome
-from roboco.domain.history.state import AFTER_INVALID_OUTPUT, History, TaskState
+from roboco.domain.history.state import AFTER_INVALID_OUTPUT, History
 from roboco.domain.history.step import (
     ANSWER_FORM,
     DRAFT,
@@ -42,6 +42,7 @@ from roboco.domain.history.step import (
     USER,
     TaskStep,
 )
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.ids import call_id_at
 from roboco.domain.inbox.item import blocking_pause
 from roboco.domain.status import TaskStatus

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.state import TaskState
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.limits import Limits, ToolLimits, UsageLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.usage import ModelUsage, Usage

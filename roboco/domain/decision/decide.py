@@ -23,21 +23,15 @@ from roboco.domain.decision.action import (
     error_step,
 )
 from roboco.domain.decision.answer_checks import lacks_form, next_for_guards, route_after_form
+from roboco.domain.decision.approvals import waiting
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
+from roboco.domain.decision.tool_calls import next_for_calls, paused
 from roboco.domain.decision.turn_without_model import answer_step, begin_turn, finish_map, refused_turn, start_map
 from roboco.domain.history.goal import reminder
 from roboco.domain.history.interruption import INTERRUPTED_BY_USER, InterruptionEffect, interrupted_step
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCall
-from roboco.domain.history.state import (
-    AFTER_INVALID_OUTPUT,
-    AFTER_RESULTS,
-    REMINDED_GOALS,
-    WRAP_UP_RULE,
-    History,
-    TaskState,
-)
+from roboco.domain.history.state import AFTER_INVALID_OUTPUT, AFTER_RESULTS, REMINDED_GOALS, WRAP_UP_RULE, History
 from roboco.domain.history.step import (
     ANSWER_FORM,
     INTERRUPTION,
@@ -48,6 +42,7 @@ from roboco.domain.history.step import (
     USER,
     TaskStep,
 )
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.inbox.item import Interrupt, UserMessage, blocking_pause
 from roboco.domain.limits import RAISE_LIMIT_HINT, Limits
 from roboco.domain.status import TaskStatus

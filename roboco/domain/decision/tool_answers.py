@@ -14,8 +14,8 @@ from roboco.domain.history.part import (
     successful_outcome,
     unknown_outcome,
 )
-from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import GUARDS, TaskStep
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, Item, UnknownResolution
 from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_spec import ToolDeclaration

@@ -8,7 +8,7 @@ worker's own check, still use the listed schema.
 from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE, HANDOFF
-from roboco.domain.history.state import TaskState
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.team.team import Agent, Team
 
 _MAP_KEYWORDS = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})

@@ -10,8 +10,9 @@ from roboco.domain.decision.action import Action, AppendStep, CallTools, End, Si
 from roboco.domain.decision.answer_checks import GUARD
 from roboco.domain.decision.decide import ROUTER, ROUTER_LOST, decide
 from roboco.domain.history.part import ErrorPart, TextPart, ToolResultPart
-from roboco.domain.history.state import AFTER_RESULTS, REMINDED_GOALS, WRAP_UP_RULE, History, TaskState, fold
+from roboco.domain.history.state import AFTER_RESULTS, REMINDED_GOALS, WRAP_UP_RULE, History, fold, state_after
 from roboco.domain.history.step import FUNCTION, MAP, NEW_LIMITS, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.recorded.recorded_task import TAIL_LENGTH, RecordedTask
 from roboco.domain.recorded.step_events import caller_in_brackets, events_of, remote_events, truncated
 from roboco.domain.status import TaskStatus
@@ -112,7 +113,7 @@ def explain(past: RecordedTask, chosen: str | None = None) -> tuple[StepExplanat
     for step in past.steps:
         if step.by_agent:
             scenes.append(_explain_step(past, step, lambda state=before: state))  # type: ignore[misc]
-        before = before.after(step)
+        before = state_after(before, step)
     return tuple(scenes)
 
 

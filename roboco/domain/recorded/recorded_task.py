@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Final
 
 from roboco.domain.decision.router import Router, route
-from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 

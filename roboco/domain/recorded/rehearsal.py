@@ -18,7 +18,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, CallTools, End, Situation, StartTurn, Wait
 from roboco.domain.decision.router import Router, route
 from roboco.domain.history.part import Part, ToolCall, ToolCallPart, ToolResultPart
-from roboco.domain.history.state import History, fold
+from roboco.domain.history.state import History, fold, state_after
 from roboco.domain.history.step import FUNCTION, GUARDS, MAP, TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
 from roboco.domain.recorded.recorded_call import RecordedCall
@@ -173,7 +173,7 @@ class _Simulation:
 
     def _add(self, step: TaskStep) -> None:
         self._steps.append(step)
-        self._state = self._state.after(step)
+        self._state = state_after(self._state, step)
         for call in step.calls:
             if found := self._results.get(_call_key(call)):
                 self._recorded[call.id] = found.popleft()

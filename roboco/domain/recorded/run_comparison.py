@@ -10,8 +10,9 @@ from roboco.domain.builtin_tools import GOAL_PREFIX, HANDOFF
 from roboco.domain.decision.what_if import refusal_reason, takes_recorded_result
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.recorded_calls import RecordedCalls, call_key, places_of_calls
-from roboco.domain.history.state import TaskState, fold
+from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep, last_text
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.schema import RecordModel
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team

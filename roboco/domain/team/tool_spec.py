@@ -42,7 +42,7 @@ class ToolDeclaration(ApprovalTerms):
         return self.timeout
 
 
-ExceptionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]{0,199}$")]
+ExceptionName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][\w.]*$")]
 
 
 class ToolRetry(InputModel):
@@ -92,7 +92,7 @@ class PydanticTool(ToolSpec):
 class TaskTool(ToolDeclaration):
     """A tool that is a Celery task of another application."""
 
-    task: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.:-]{0,199}$")]
+    task: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][\w.:-]*$")]
     """The name of the Celery task, which `tasks` of the operator's allowlist names."""
     queue: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")] = DEFAULT_QUEUE
     """The queue from which its workers take it."""

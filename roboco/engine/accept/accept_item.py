@@ -43,7 +43,7 @@ from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.engine.retry import TaskClosing, after_close
 from roboco.engine.workspace_records import erased_error
 from roboco.errors import AlreadyEnded, StateConflict, TransientError, UsageError
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import Phase, Snapshot
 
 _log = logging.getLogger(__name__)
 

@@ -30,8 +30,7 @@ from roboco.domain.prompt.typed_answer import mistake_in_output
 from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserMessageAdded
-from roboco.domain.task_entry import entry_of
-from roboco.domain.task_summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary, entry_of
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import TaskTool
 from roboco.engine import notifications as notify

@@ -28,7 +28,7 @@ from roboco.engine.record import recover
 from roboco.engine.record.recover import newest_step
 from roboco.engine.record.tool_listings import approve_change, tool_differences
 from roboco.errors import NotFound, StateConflict, TransientError, UsageError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.ports.tools import ToolContext
 
 MAX_EXTERNAL_RESULT_BYTES = 16 * 1024 * 1024
@@ -133,7 +133,7 @@ def _load_with_unknown_call(engine: Engine, task_id: str, call_id: str) -> Snaps
     """Return the task in which the call waits for a resolution."""
     task = recover.load_task(engine, task_id)
     waiting = sorted(name for name, call in task.calls.items() if needs_resolution(call.outcome)) if task else []
-    if task is not None and call_id not in waiting and _may_become_unknown(task, call_id):
+    if task is not None and call_id not in waiting and _may_become_unknown(engine.workspace, task_id, task, call_id):
         raise TransientError(
             f"the outcome of call {call_id} of task {task_id!r} is being determined; resolve it again in a moment"
         )
@@ -152,10 +152,13 @@ def _load_with_unknown_call(engine: Engine, task_id: str, call_id: str) -> Snaps
     return task
 
 
-def _may_become_unknown(task: Snapshot, call_id: str) -> bool:
-    """Return True if the call is open and has no outcome yet: after a loss of Redis, a worker determines it again."""
+def _may_become_unknown(workspace: WorkspaceRecords, task_id: str, task: Snapshot, call_id: str) -> bool:
+    """Return True if workers run the call and have no outcome yet. After a loss of Redis, they determine it again."""
     known = task.calls.get(call_id)
-    return any(call.id == call_id for call in task.steps.tail[-1].calls) and (known is None or known.outcome is None)
+    if known is not None:
+        return known.outcome is None
+    run = (call for _, call in _find_calls(task, call_id) if not is_client_call(call))
+    return any(approved_call(workspace, workspace.frozen_teams.get(task_id), task_id, call) for call in run)
 
 
 def open_tool_changes(engine: Engine, task_id: str, newest: TaskStep | None = None) -> list[ToolDifference]:

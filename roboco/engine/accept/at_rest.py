@@ -26,7 +26,7 @@ from roboco.domain.paths import item_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 MAX_READ_ITEMS: Final = 100
 """Items that are read to find out whether one of them ends the wait."""

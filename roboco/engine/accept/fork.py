@@ -31,7 +31,7 @@ from roboco.domain.decision.budget import limit_reached
 from roboco.domain.history.lineage import Fork, Retry, fork_prefix, parent_of
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.recorded_calls import RecordedCalls
-from roboco.domain.history.state import fold
+from roboco.domain.history.state import fold, state_after
 from roboco.domain.history.step import LIMIT, TaskStep
 from roboco.domain.ids import MAX_FORK_CHARS, check_no_run_id, check_task_id, retry_id, tenant_of
 from roboco.domain.inbox.item import UserMessage
@@ -50,8 +50,7 @@ from roboco.domain.paths import (
 )
 from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import entry_of
-from roboco.domain.task_summary import TaskSummary, parse_summary
+from roboco.domain.task_summary import TaskSummary, entry_of, parse_summary
 from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.accept import early_files
@@ -329,7 +328,7 @@ def _check_retryable(workspace: WorkspaceRecords, steps: list[TaskStep], lineage
             f"task {task_id!r} continues from step {last.seq - 1}, its last good one, and not from {from_step}; "
             f"roboco fork {task_id} --seq {from_step} continues from there"
         )
-    state = fold(steps).after(lineage.retry_step(task_id, last))
+    state = state_after(fold(steps), lineage.retry_step(task_id, last))
     limits = workspace.frozen_teams.get(task_id).limits.with_overrides(state.limit_overrides)
     agent = last.agent_name if last.by_agent else str(last.metadata.get(LIMIT) or "")
     reached = limit_reached(limits, state, agent, seconds=0.0) if limits.at_limit == "end" else None

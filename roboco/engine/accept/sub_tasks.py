@@ -4,13 +4,13 @@ from collections import deque
 from collections.abc import Iterator
 
 from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.decision.tool_calls import approval_wait, unapproved_calls
+from roboco.domain.decision.approvals import approval_wait, unapproved_calls
 from roboco.domain.history.part import ToolCall
 from roboco.domain.ids import answer_id, approval_id, sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine, TaskStores
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import Phase, Snapshot
 
 SUB_TASK = "sub-task "
 """The beginning of what is asked in a sub-task."""

@@ -18,7 +18,7 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.tool_answers import needs_approval, needs_change_approval
 from roboco.domain.history.part import with_step_id
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
+from roboco.domain.history.state import state_after
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox.item import Item, resuming_caller
@@ -26,8 +26,8 @@ from roboco.domain.log_text import log_text
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.team.tool_listing import MAX_EVENT_CALLS, MAX_EVENT_TEXT_CHARS, ToolDifference
+from roboco.engine import day_budgets, usage
 from roboco.engine import notifications as notify
-from roboco.engine import usage
 from roboco.engine.coordinate import approval_times, outage, remote_end
 from roboco.engine.coordinate.archive import archive
 from roboco.engine.coordinate.delegate import may_be_submitted, start_sub_tasks, stop_sub_task
@@ -41,7 +41,8 @@ from roboco.engine.record import recover
 from roboco.engine.record.inbox_items import AppliedItems
 from roboco.engine.record.recover import report_attempts
 from roboco.engine.record.tool_listings import tool_differences
-from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TokenUsage
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, Decision, Phase, Snapshot, TokenUsage
+from roboco.ports.task_store import Commit
 from roboco.ports.telemetry import TASKS
 
 _log = logging.getLogger(__name__)
@@ -138,8 +139,8 @@ def _append_step(
     if stored.digest != step.digest:
         recover.catch_up(engine, task_id, task)
         return
-    state = task.state.after(step)
-    engine.day_budgets.count(task_id, task.steps.first, state, ends_turn=True)
+    state = state_after(task.state, step)
+    day_budgets.count(engine, task_id, task.steps.first, state, ends_turn=True)
     report_attempts(engine.services.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
     if not engine.tasks.task_store.commit(task_id, task.position.epoch, Commit(step, state, events)):
@@ -149,7 +150,7 @@ def _append_step(
     ):
         index_as(engine, task_id, task, TaskStatus.RUNNING, task.position.epoch + 1)
     applied.add(step, action.item_ids, pending_items)
-    engine.day_budgets.count_for_caller(task_id, task.steps.first, state)
+    day_budgets.count_for_caller(engine, task_id, task.steps.first, state)
 
 
 def _apply_stored_steps(engine: Engine, task_id: str) -> None:
@@ -223,7 +224,7 @@ def _record_end(engine: Engine, task_id: str, task: Snapshot, action: End) -> Mo
         engine.tasks.schedule.set(task_id, UNRECOVERED_CHECK_DELAY)
         return Rest()
     event = recover.end_event(engine, task_id, task.state, action.status, action.reason)
-    engine.day_budgets.count(task_id, task.steps.first, task.state, ends_turn=True)
+    day_budgets.count(engine, task_id, task.steps.first, task.state, ends_turn=True)
     choice = Decision(Phase.END, action.status, action.reason, seen_item_ids=frozenset(task.item_ids), instance_id=run)
     epoch = engine.tasks.task_store.record_decision(task_id, task.position.epoch, choice, [event])
     if epoch is None:

@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from roboco.domain.history.compaction import compaction_due
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.history.step import ETA, start_time_of
 from roboco.domain.inbox.item import Item, Stop, interrupts_work, is_paused
 from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
+from roboco.engine import day_budgets
 from roboco.engine.coordinate import approval_times
 from roboco.engine.coordinate.actions import Ended, Moved, decide_and_execute, stay_waiting
 from roboco.engine.coordinate.archive import close_again, close_task
@@ -44,7 +44,7 @@ from roboco.engine.record.event_archive import archive_running
 from roboco.engine.record.inbox_items import AppliedItems
 from roboco.engine.task_entries import drop_entry
 from roboco.errors import CorruptHistory, Erased, TransientError
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, Phase, Snapshot
 from roboco.ports.telemetry import Operation
 
 MAX_MOVES = 100
@@ -94,7 +94,7 @@ def _make_moves(
         if task is None:
             _drop_unknown(engine, task_id)
             return True
-        engine.day_budgets.count(task_id, task.steps.first, task.state)
+        day_budgets.count(engine, task_id, task.steps.first, task.state)
         if must_repair and recover.catch_up(engine, task_id, task):
             continue
         if must_repair and task.position.phase is Phase.WAIT and recover.restore_inbox(engine, task_id, task.item_ids):

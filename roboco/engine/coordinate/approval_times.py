@@ -13,8 +13,8 @@ and a pass of another one repeats it.
 
 from dataclasses import replace
 
+from roboco.domain.decision.approvals import REMINDER, approval_wait, due_times, expiry_of
 from roboco.domain.decision.tool_answers import needs_approval
-from roboco.domain.decision.tool_calls import REMINDER, approval_wait, due_times, expiry_of
 from roboco.domain.duration import duration_text
 from roboco.domain.ids import approval_id
 from roboco.domain.inbox.item import ApprovalDecision
@@ -26,7 +26,7 @@ from roboco.engine.coordinate.running_entry import index_as, index_parents
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.errors import AlreadyEnded, StateConflict
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 MIN_DELAY = 1.0
 """Seconds until a pass over a task of which something is due already, and was not done."""

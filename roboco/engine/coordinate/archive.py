@@ -17,8 +17,7 @@ from collections import deque
 from roboco.domain.history.compaction import archiving_due
 from roboco.domain.paths import CLOSED, closing_marker, history_path, open_marker_path, summary_path
 from roboco.domain.session.session import title_of
-from roboco.domain.task_entry import entry_of
-from roboco.domain.task_summary import TaskSummary, parse_summary
+from roboco.domain.task_summary import TaskSummary, entry_of, parse_summary
 from roboco.engine import notifications as notify
 from roboco.engine.coordinate.running_entry import index_parents
 from roboco.engine.coordinate.sub_task_result import report_to_parent
@@ -32,7 +31,7 @@ from roboco.engine.record.event_archive import (
 from roboco.engine.retry import RETRY_DELAYS, contention_error
 from roboco.engine.task_entries import put_entry
 from roboco.errors import TransientError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.ports.workspace import VersionedFile
 
 INDEX_RETRY_DELAY = 60.0

@@ -37,7 +37,7 @@ from roboco.engine.record.recorded_answers import recorded_answer
 from roboco.engine.workspace_records import receipt_of
 from roboco.errors import UsageError
 from roboco.ports.assignment import ToolAssignment
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 
 def start_sub_tasks(

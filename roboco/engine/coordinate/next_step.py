@@ -28,7 +28,7 @@ from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT, by_coordinator
 from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
+from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep, priority_of
 from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.ids import step_id_at, sub_task_id
@@ -37,6 +37,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StatusChanged, SubTaskStarted
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
+from roboco.engine import day_budgets
 from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.engine import Engine, Services, TaskStores
 from roboco.engine.history_tail import shows_decision
@@ -44,7 +45,8 @@ from roboco.engine.record.recover import selection
 from roboco.errors import TransientError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.lease_renewals import AttemptLease
-from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, CallState, Decision, Phase, Snapshot
+from roboco.ports.task_store import Commit
 
 _log = logging.getLogger(__name__)
 
@@ -187,7 +189,7 @@ class NextStep:
 
         Return False if a coordinator has to continue: it decides, or the epoch has changed.
         """
-        self.engine.day_budgets.count(self.task_id, self.task.steps.first, commit.state, ends_turn=True)
+        day_budgets.count(self.engine, self.task_id, self.task.steps.first, commit.state, ends_turn=True)
         after = self._after_commit(commit)
         action = after.decide_locally()
         if action is None:

@@ -28,7 +28,7 @@ from roboco.engine.accept.accept_item import accept_item, stored_item
 from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.errors import ModelError, UsageError
 from roboco.ports.assignment import TurnAssignment
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import Phase, Snapshot
 
 _log = logging.getLogger(__name__)
 

@@ -40,7 +40,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.record.effects import has_intent, stored_outcome
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.dispatcher import AttemptStatus
-from roboco.ports.task_store import CallState, Snapshot
+from roboco.ports.snapshot import CallState, Snapshot
 from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
 
 _log = logging.getLogger(__name__)

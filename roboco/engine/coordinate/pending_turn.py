@@ -19,7 +19,7 @@ from roboco.engine.coordinate.switched_off import check_delay, turn_work
 from roboco.engine.engine import Engine, Policy, Services, TaskStores
 from roboco.engine.record import recover
 from roboco.ports.assignment import TurnAssignment
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
 
 CLOCK_SKEW = 2.0

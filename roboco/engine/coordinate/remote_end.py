@@ -13,7 +13,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.ports.assignment import CANCELS, TurnAssignment
 from roboco.ports.remote_task import RemoteRecord, record_path, records_of_turn
-from roboco.ports.task_store import Phase, Snapshot, TaskPosition
+from roboco.ports.snapshot import Phase, Snapshot, TaskPosition
 from roboco.ports.workspace import Files
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from roboco.engine.accept.sub_tasks import awaited_decision
 from roboco.engine.engine import Engine
 from roboco.engine.task_entries import put_entry
 from roboco.errors import RobocoError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 

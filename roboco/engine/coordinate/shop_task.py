@@ -45,7 +45,7 @@ from roboco.engine.record.recorded_answers import recorded_answer
 from roboco.errors import Forbidden, StateConflict, TransientError, UsageError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.shop import ShopTask
-from roboco.ports.task_store import CallState, Snapshot
+from roboco.ports.snapshot import CallState, Snapshot
 from roboco.ports.telemetry import TOOL_SECONDS
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from roboco.engine.accept.accept_item import accept_item, stored_item
 from roboco.engine.accept.answer import external_result
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 

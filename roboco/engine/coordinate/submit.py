@@ -15,7 +15,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.accept.accept_task import AcceptedTask, accept_and_wake, prepare_load
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.engine import Engine
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 
 def submit(engine: Engine, submission: Submission, team: Team) -> bool:

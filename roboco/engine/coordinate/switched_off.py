@@ -17,9 +17,10 @@ from roboco.domain.switch import SwitchableWork
 from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import PydanticTurn
+from roboco.engine import day_budgets
 from roboco.engine.engine import Engine
 from roboco.engine.record.rate_tickets import summary_profile
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 FIRST_CHECK_DELAY: Final = 5.0
 MAX_CHECK_DELAY: Final = 30.0
@@ -43,13 +44,13 @@ def call_work(team: Team, task_id: str, agent_name: str, call: ToolCall) -> Swit
 def cause_of_wait(engine: Engine, team: Team, task_id: str, agent_name: str, call: ToolCall) -> str | None:
     """Return why a call of the agent waits, or None if it can run: a switch, or the tenant's budget.
 
-    The budget holds for a turn of pydantic-ai, which asks its model. Cost: as `DayBudgets.wait`, for such a turn.
+    The budget holds for a turn of pydantic-ai, which asks its model. Cost: as `day_budgets.wait`, for such a turn.
     """
     if (switch := engine.process.switches.blocking(call_work(team, task_id, agent_name, call))) is not None:
         return switch.cause
     if not isinstance(team.tool(call.tool_name), PydanticTurn):
         return None
-    wait = engine.day_budgets.wait(task_id, agent_name)
+    wait = day_budgets.wait(engine, task_id, agent_name)
     return None if wait is None else wait[1]
 
 

@@ -25,7 +25,8 @@ from datetime import datetime, timedelta
 
 from roboco.domain.ids import is_task_id
 from roboco.domain.paths import CLOSED, open_marker_path
-from roboco.domain.task_entry import TaskEntry, entry_of
+from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_summary import entry_of
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.task_index import Rebuild

@@ -40,7 +40,7 @@ from roboco.engine.record.recover import restore_inbox
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.lease_renewals import AttemptLease
 from roboco.ports.schedule import ClaimedEntry
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from roboco.domain.paths import OPENED, open_marker_path
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.retry import TaskClosing
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 
 
 def check_not_closing(engine: Engine, task_id: str) -> TaskSummary:

@@ -30,7 +30,7 @@ from roboco.domain.stream.event_file import merged_log, place_of, segment_places
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.engine.retry import RETRY_DELAYS, contention_error
 from roboco.ports.logs import LogTrim
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.ports.workspace import VersionedFile
 
 _Result = TypeVar("_Result")

@@ -30,7 +30,7 @@ from roboco.domain.inbox.item import (
 from roboco.domain.paths import applied_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import Phase, Snapshot
 
 
 class AppliedItems:

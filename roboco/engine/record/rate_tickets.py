@@ -8,7 +8,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Services
 from roboco.ports.rate_limits import Ticket
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.snapshot import Phase, Snapshot
 
 MAX_SUMMARY_TICKETS = 4
 """The most summaries of a turn, newest first, whose places are released."""

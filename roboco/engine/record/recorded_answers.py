@@ -15,7 +15,7 @@ from roboco.domain.history.recorded_calls import RecordedCalls, places_of_calls
 from roboco.domain.team.team import Team
 from roboco.engine.engine import WorkspaceRecords
 from roboco.errors import CorruptHistory
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 
 def recorded_answer(

@@ -18,8 +18,9 @@ from typing import Any
 from roboco.domain.decision.action import ATTEMPTS
 from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.part import ToolOutcome
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
+from roboco.domain.history.state import fold, state_after
 from roboco.domain.history.step import HANDED_OFF_BY, ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import (
     CLOSED,
@@ -54,7 +55,8 @@ from roboco.engine.workspace_records import receipt_of
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.dispatcher import AttemptStatus, Dispatcher
-from roboco.ports.task_store import CallState, Commit, Phase, Snapshot
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, CallState, Phase, Snapshot
+from roboco.ports.task_store import Commit
 
 
 def newest_step(engine: Engine, task_id: str) -> TaskStep | None:
@@ -231,7 +233,7 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
     epoch, state, before = task.position.epoch, task.state, task.steps.tail[-1]
     moved = False
     for step in engine.workspace.histories.read(task_id, task.position.seq):
-        state = state.after(step)
+        state = state_after(state, step)
         if not moved:
             report_attempts(engine.services.dispatcher, task_id, task, step)
         if moved:

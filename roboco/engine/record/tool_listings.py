@@ -42,7 +42,7 @@ from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.assignment import ListingRequest, TurnAssignment
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.ports.tools import Listings, MissingListing, TaskOwner
 
 FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.25, 60.0

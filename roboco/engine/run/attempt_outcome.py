@@ -8,11 +8,12 @@ from enum import StrEnum
 
 from roboco.domain.decision.decide import failure_reason
 from roboco.domain.history.lineage import parent_of
-from roboco.domain.history.state import History, TaskState
+from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.team.team import Team
 from roboco.ports.assignment import TurnAssignment
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 
 
 class TurnOutcome(StrEnum):

@@ -21,7 +21,7 @@ from roboco.ports.leases import TurnClaim
 from roboco.ports.model import ModelStream
 from roboco.ports.rate_limits import Ticket
 from roboco.ports.remote_task import RemoteTask
-from roboco.ports.task_store import TurnProgress
+from roboco.ports.snapshot import TurnProgress
 from roboco.ports.telemetry import INTERRUPT_LATENCY_SECONDS, OperationSpan
 
 CLOSE_TIMEOUT = 1.0

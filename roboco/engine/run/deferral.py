@@ -32,6 +32,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.url import strip_credentials
 from roboco.domain.usage import Usage
+from roboco.engine import day_budgets
 from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.next_step import dispatch_call
 from roboco.engine.coordinate.pending_turn import restart_turn
@@ -44,7 +45,7 @@ from roboco.engine.run.claimed_turn import ClaimedTurn
 from roboco.errors import ModelError, TransientError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.leases import NO_TOKENS
-from roboco.ports.task_store import TokenUsage
+from roboco.ports.snapshot import TokenUsage
 
 _NOTHING = Usage()
 MIN_AWAITED_DELAY = 2.0
@@ -127,7 +128,7 @@ def defer(
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
     if not engine.tasks.leases.defer_turn(claim, seconds, event, refused is not None, refused or NO_TOKENS):
         return TurnOutcome.REPLACED
-    engine.day_budgets.release(task_id, claim.snapshot)
+    day_budgets.release(engine, task_id, claim.snapshot)
     engine.tasks.schedule.schedule_no_later_than(task_id, seconds)
     task = engine.tasks.task_store.load(task_id, 1)
     if task is not None and (

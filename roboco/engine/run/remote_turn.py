@@ -20,7 +20,7 @@ from roboco.errors import ModelError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.model import Reply, Request
 from roboco.ports.remote_task import RemoteTask, address_hash, records_of_turn
-from roboco.ports.task_store import TaskPosition
+from roboco.ports.snapshot import TaskPosition
 
 _log = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ from roboco.engine.usage import failed_usage
 from roboco.errors import ModelError, UsageError
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Reply, RequestedCall
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.ports.tools import Listings
 
 MAX_PROMPTS = 2

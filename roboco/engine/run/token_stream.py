@@ -22,7 +22,7 @@ from roboco.engine.run.claimed_turn import Cancellation
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, TurnClaim
 from roboco.ports.model import Listener
-from roboco.ports.task_store import TokenUsage
+from roboco.ports.snapshot import TokenUsage
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 
 

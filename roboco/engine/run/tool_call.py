@@ -54,7 +54,7 @@ from roboco.engine.run.deferral import hand_over_call
 from roboco.errors import Erased, NotRunnable
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.lease_renewals import CallLease
-from roboco.ports.task_store import Snapshot
+from roboco.ports.snapshot import Snapshot
 from roboco.ports.telemetry import TOOL_SECONDS, Operation, OperationSpan
 from roboco.ports.tools import ToolContext
 

@@ -23,10 +23,12 @@ from typing import assert_never
 from roboco.domain.decision.answer_checks import held_back
 from roboco.domain.decision.decide import limit_step
 from roboco.domain.history.part import TextPart
+from roboco.domain.history.state import state_after
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.domain.url import strip_credentials
+from roboco.engine import day_budgets
 from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending_turn import restart_turn
@@ -78,7 +80,8 @@ from roboco.ports.assignment import CANCELS, TurnAssignment
 from roboco.ports.model import ModelStream, Reply
 from roboco.ports.rate_limits import Admitted, Queued
 from roboco.ports.remote_task import RemoteTask
-from roboco.ports.task_store import Commit, TokenUsage
+from roboco.ports.snapshot import TokenUsage
+from roboco.ports.task_store import Commit
 from roboco.ports.telemetry import Operation, OperationSpan
 from roboco.ports.tools import Listings, MissingListing
 
@@ -136,11 +139,13 @@ def commit_turn(
         recover.catch_up(engine, order.task_id, task)
         engine.services.dispatcher.advance(order.task_id)
         return TurnOutcome.REPLACED
-    commit = Commit(step, task.state.after(step), recover.step_events(engine, order.task_id, step, task.steps.tail[-1]))
+    commit = Commit(
+        step, state_after(task.state, step), recover.step_events(engine, order.task_id, step, task.steps.tail[-1])
+    )
     continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
     if not continued or is_log_full(engine, task):
         engine.services.dispatcher.advance(order.task_id)
-    engine.day_budgets.count_for_caller(order.task_id, task.steps.first, commit.state)
+    day_budgets.count_for_caller(engine, order.task_id, task.steps.first, commit.state)
     return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED
 
 
@@ -247,7 +252,7 @@ def _run(turn: ClaimedTurn) -> TurnResult:
 def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
     """Run the turn with the tools of these listings."""
     engine, claim = turn.engine, turn.claim
-    wait = engine.day_budgets.wait(claim.assignment.task_id, claim.snapshot.position.agent)
+    wait = day_budgets.wait(engine, claim.assignment.task_id, claim.snapshot.position.agent)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
     result = summary_for(engine, turn.team, claim, turn.cancellation, turn.progress)
@@ -287,7 +292,7 @@ def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice)
     """Send the request, unless it must wait. Return what to try after a failure, or what became of the turn."""
     engine, claim = turn.engine, turn.claim
     task_id, profile = claim.assignment.task_id, prepared.request.profile
-    wait = engine.day_budgets.reserve(task_id, claim.snapshot, prepared.possible_usage, profile)
+    wait = day_budgets.reserve(engine, task_id, claim.snapshot, prepared.possible_usage, profile)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
     admission = engine.services.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)

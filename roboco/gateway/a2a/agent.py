@@ -1,8 +1,18 @@
-"""agent: the operations of A2A on a team. All that they need is in the histories: any gateway process serves them."""
+"""agent: the operations of A2A on a team. All that they need is in the histories: any gateway process serves them.
 
-from collections.abc import AsyncGenerator
+Nothing is stored for a context, since ids derive from ids:
+
+    a2a_CONTEXT    the task of the first message           no contextId ─► new-DIGEST of the message's id
+    a2a_CONTEXT_2  the next one: a fork of the one before, once that has ended
+    a2a-DIGEST     the item of a message in a task: the same message again has the same one, and counts once
+
+A message for a task that is open goes to that task. Data with a `callId` answer its calls.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Any, Final
 
@@ -11,21 +21,24 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict
 
 from roboco.client.task import Task
+from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.history.step import TaskStep
 from roboco.domain.notification import NotifyTarget
 from roboco.domain.push_notification import task_state
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.errors import CorruptHistory, UsageError
+from roboco.errors import AlreadyEnded, CorruptHistory, UsageError
 from roboco.gateway.a2a import push
 from roboco.gateway.a2a import task_events as events
-from roboco.gateway.a2a.contexts import MessageRequest, accept, context_of, first_task_of, own_begin
+from roboco.gateway.a2a.message_parts import answers_of, text_of
 from roboco.gateway.answers.answer_stream import AnswerStream
-from roboco.gateway.answers.chats import chat_of_task
+from roboco.gateway.answers.chats import Chat, chat_of_task, fork_ended, grown, send_to_task, unless_taken
 from roboco.gateway.answers.following import answer_parts, unapproved_in_sub_tasks
 from roboco.gateway.answers.ids import task_id_of_branch
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.openai.accepting import AcceptedTurn
-from roboco.gateway.openai.ids import shown_call_id, shown_task_id
+from roboco.gateway.openai import accepting
+from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
+from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart
@@ -38,6 +51,46 @@ DEFAULT_PAGE: Final = 50
 MAX_PAGE: Final = 100
 MAX_WHOLE_PAGE: Final = 10
 """The most tasks of a page with artifacts or messages: the history of each is read."""
+_ITEM: Final = "a2a-"
+_FIRST: Final = "a2a-first-"
+"""The beginning of the item of a message with which a task begins."""
+_TASK: Final = re.compile(r"a2a_([A-Za-z0-9][A-Za-z0-9-]{0,47})(?:_[1-9][0-9]{0,3})?")
+
+
+@dataclass(frozen=True)
+class MessageId(Repetition):
+    """The identity of a message."""
+
+    def item_id(self, task_id: str, position: int) -> str:
+        """Return the id of the item of the message."""
+        return f"{_ITEM}{self.digest[:32]}"
+
+
+@dataclass(frozen=True)
+class MessageRequest(TurnRequest):
+    """A message. `if_busy` says what becomes of the current step of its task; None if the team says so."""
+
+    if_busy: Any = None
+    check: Callable[[Task], None] | None = None
+    """It raises if the message must not go to this task, or to the next one after it. Nothing is stored before."""
+
+
+def context_of(task_id: str) -> str | None:
+    """Return the context of a task, as its caller names it, or None if it is no task of A2A."""
+    match = _TASK.fullmatch(task_id)
+    return None if match is None else match[1]
+
+
+def first_task_of(context_id: str) -> str:
+    """Return the id of the first task of a context. Raise Problem if the id of the context is not allowed."""
+    if context_of(task_id := f"a2a_{context_id}") != context_id:
+        raise invalid("contextId must have 1 to 48 letters, digits and '-'", "leave it out to begin a new context")
+    return task_id
+
+
+def own_begin(steps: list[TaskStep]) -> int:
+    """Return the position of the message with which the task began: a fork has the steps before it, too."""
+    return max((step.seq for step in steps if str(step.metadata.get("item_id", "")).startswith(_FIRST)), default=0)
 
 
 @dataclass(frozen=True)
@@ -75,7 +128,7 @@ class TeamAgent:
             if_busy=options.get("ifBusy"),
             check=(lambda task: push.check(task, self._receiver(task, config))) if configured else None,
         )
-        accepted = await accept(request, message, found)
+        accepted = await _accept(request, message, found)
         if configured:
             await self._set_config(accepted.task, config)
         return accepted
@@ -252,10 +305,10 @@ class TeamAgent:
         return shown
 
     def _asked_below(self, task: Task) -> list[a2a.Part]:
-        """Return the calls of sub-tasks that need an approval. Their ids name the sub-task."""
+        """Return the calls of sub-tasks that need an approval."""
         asked = unapproved_in_sub_tasks(task, shown_task_id(self.caller, task.task_id))
-        ids = [{"callId": shown_call_id(one.call.id, one.task_id), "action": "approve"} for one in asked]
-        return [events.data_part(events.call_value(one.call) | about) for one, about in zip(asked, ids, strict=True)]
+        calls = [events.call_value(one.call, one.task_id) for one in asked]
+        return [events.data_part({**call, "action": "approve"}) for call in calls]
 
 
 def _asked(task: Task, summary: TaskSummary) -> list[a2a.Part]:
@@ -268,3 +321,70 @@ def _asked(task: Task, summary: TaskSummary) -> list[a2a.Part]:
         asked = [events.call_value(call) | {"action": action} for action, calls in waits.items() for call in calls]
         parts.extend(map(events.data_part, asked))
     return parts
+
+
+async def _accept(request: MessageRequest, message: a2a.Message, found: Task | None) -> AcceptedTurn:
+    """Bring the message to `found`, the task that it names, or to that of its context."""
+    answers = tuple(answers_of(message))
+    turn = Turn(answers=answers, param="parts") if answers else Turn(text_of(message), param="parts")
+    if found is None and answers:
+        raise invalid("an answer to a call names its task in taskId")
+    context_id = context_of(shown_task_id(request.caller, found.task_id)) if found else message.context_id
+    if message.context_id not in ("", context_id):
+        raise invalid("contextId is not that of the task")
+    named = [request.caller.tenant, request.caller.by, request.team, message.context_id and context_id]
+    identity = canonical_json([*named, message.message_id])
+    repetition = MessageId(request.caller, sha256(identity), identity, 0, 0.0)
+    request = replace(request, turn=turn, repetition=repetition)
+    if found is None:
+        return await _accept_in_context(request, context_id or f"new-{repetition.digest[:32]}")
+    await _check(request, found)
+    if answers:
+        return await accepting.accept_answers(request, shown_task_id(request.caller, found.task_id))
+    try:
+        return await _send(request, found)
+    except AlreadyEnded:
+        raise a2a.UnsupportedOperationError("the task has ended: send the message with the contextId alone") from None
+
+
+async def _accept_in_context(request: MessageRequest, context_id: str) -> AcceptedTurn:
+    """Bring the message to the newest task of the context. If another one takes the next task, it follows that."""
+    chat = await chat_of_task(request.gateway, request.caller, request.team, first_task_of(context_id))
+    while (accepted := await _accept_in_chat(request, chat)) is None:
+        chat = await grown(chat)
+    return accepted
+
+
+async def _accept_in_chat(request: MessageRequest, chat: Chat) -> AcceptedTurn | None:
+    """Return the turn, or None if another message begins the next task of the context at this moment."""
+    if not chat.tasks:
+        options = request.task_options | {"item_id": _first_item(request)}
+        return await unless_taken(accepting.accept_new(replace(request, task_options=options), chat.first))
+    task = await request.gateway.task(request.caller, chat.newest)
+    await _check(request, task)
+    try:
+        return await _send(request, task)
+    except AlreadyEnded:
+        return await unless_taken(fork_ended(request, task, chat, _first_item(request)))
+
+
+async def _send(request: MessageRequest, task: Task) -> AcceptedTurn:
+    """Send the message to the task, or find it there. Raise AlreadyEnded if the task has ended without it."""
+    steps = await request.gateway.calls.histories.run(lambda: list(task.steps()))
+    items = (request.item_id(task, 0), _first_item(request))
+    known = [step for step in steps if step.metadata.get("item_id") in items]
+    if known:
+        if known[-1].text != request.turn.prompt:
+            raise Problem(422, "conflict", "the messageId was used for another message", "use another one")
+        return AcceptedTurn(task, ResponseStart(known[-1].seq))
+    busy = {"if_busy": request.if_busy} if request.if_busy else {}
+    return await send_to_task(replace(request, message_options=request.message_options | busy), task)
+
+
+async def _check(request: MessageRequest, task: Task) -> None:
+    if request.check is not None:
+        await request.gateway.calls.histories.run(request.check, task)
+
+
+def _first_item(request: TurnRequest) -> str:
+    return f"{_FIRST}{request.repetition.digest[:32]}"

@@ -98,11 +98,11 @@ async def _card(request: Request) -> Response:
         caller.require(Scope.READ)
         name = request.path_params.get("team")
         if name is None:
-            names = await gateway.calls.reads.run(team_names, gateway, caller)
+            names = await gateway.calls.reads.run(team_names, gateway.orchestrator, caller)
             if len(names) != 1:
                 raise not_found("each team has its own card", f"read /a2a/TEAM{CARD}")
             name = names[0]
-        team = await gateway.calls.reads.run(named_team, gateway, caller, name)
+        team = await gateway.calls.reads.run(named_team, gateway.orchestrator, caller, name)
     except (Problem, RobocoError) as error:
         return _rest_error(error)
     return JSONResponse(MessageToDict(card_of(team, name, f"{_base(request)}/a2a/{name}")))
@@ -184,7 +184,7 @@ async def _agent(request: Request) -> TeamAgent:
     if version.partition(".")[0] != "1":
         raise a2a.VersionNotSupportedError(f"send the header {VERSION_HEADER}: {PROTOCOL_VERSION_CURRENT}")
     name = request.path_params["team"]
-    await gateway.calls.reads.run(named_team, gateway, caller, name)
+    await gateway.calls.reads.run(named_team, gateway.orchestrator, caller, name)
     return TeamAgent(gateway, caller, name, _base(request))
 
 

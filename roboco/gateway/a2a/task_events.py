@@ -20,6 +20,7 @@ from roboco.domain.history import part as history
 from roboco.domain.history.step import OUTPUT, USER, TaskStep
 from roboco.domain.stream.event import AgentHandedOff, SubTaskStarted
 from roboco.gateway.answers import answer_stream as parts
+from roboco.gateway.openai.ids import shown_call_id
 from roboco.gateway.openai.outputs import is_answer
 
 MAX_EXACT: Final = 2**53
@@ -73,7 +74,7 @@ class TaskEvents:
     def _progress(self, part: parts.AnswerPart) -> Iterator[a2a.StreamResponse]:
         match part:
             case parts.CallMade():
-                yield self._working(call=call_value(part.call))
+                yield self._working(call=call_value(part.call, part.sub_task))
             case parts.CallReturned():
                 result = part.result
                 outcome = {"error": result.error} if result.is_error else {"result": result.result}
@@ -119,9 +120,10 @@ def _sendable(value: Any, depth: int = MAX_VALUE_DEPTH) -> Any:
             return value
 
 
-def call_value(call: history.ToolCall) -> dict[str, Any]:
-    """Return a call as JSON."""
-    return {"callId": call.id, "tool": call.tool_name.removeprefix(CLIENT_PREFIX), "args": call.args}
+def call_value(call: history.ToolCall, sub_task: str = "") -> dict[str, Any]:
+    """Return a call as JSON. The id of a sub-task's call names the sub-task."""
+    call_id = shown_call_id(call.id, sub_task) if sub_task else call.id
+    return {"callId": call_id, "tool": call.tool_name.removeprefix(CLIENT_PREFIX), "args": call.args}
 
 
 def message(message_id: str, sent: Iterable[a2a.Part], by_user: bool = False) -> a2a.Message:

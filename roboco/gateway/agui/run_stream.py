@@ -130,7 +130,7 @@ class RunStream:
             case parts.CallMade():
                 yield from self._call(part.call)
             case parts.CallReturned() if not part.by_client:  # the client has its own
-                yield self._returned(part.result)
+                yield from self._returned(part.result)
             case parts.ApprovalAsked():
                 self._approvals.append(part)
             case parts.StateChanged():
@@ -200,13 +200,14 @@ class RunStream:
         yield ag_ui.ToolCallArgsEvent(delta=arguments, **of)
         yield ag_ui.ToolCallEndEvent(**of)
 
-    def _returned(self, result: ToolResult) -> Event:
+    def _returned(self, result: ToolResult) -> Iterator[Event]:
         value = f"error: {result.error}" if result.is_error else result.result
         content = value if isinstance(value, str) else canonical_json(value)
         call_id = self._shown(result.tool_call_id)
         message_id = f"{call_id}-result"
-        self._produced.append({"id": message_id, "role": "tool", "toolCallId": call_id, "content": content})
-        return ag_ui.ToolCallResultEvent(message_id=message_id, tool_call_id=call_id, content=content, role="tool")
+        if all(message.id != message_id for message in self._run.messages):  # else an earlier run has sent it
+            self._produced.append({"id": message_id, "role": "tool", "toolCallId": call_id, "content": content})
+            yield ag_ui.ToolCallResultEvent(message_id=message_id, tool_call_id=call_id, content=content, role="tool")
 
     def _interrupts(self) -> Iterator[ag_ui.Interrupt]:
         calls = (*self._answer.open_calls, *(one.call for one in self._answer.asked))

@@ -70,6 +70,8 @@ class CallMade:
 
     call: ToolCall
     by_client: bool
+    sub_task: str = ""
+    """The sub-task whose agent has called it, as the caller of its task names it; "" for the task's own agents."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ class AnswerStream:
         # A step of their own: a page goes on once it has answered all calls of the last one.
         yield AgentBegan(unapproved[0].call.id, ", ".join(dict.fromkeys(one.agent for one in unapproved)))
         for one in unapproved:
-            yield CallMade(one.call, False)
+            yield CallMade(one.call, False, one.task_id)
             yield ApprovalAsked(approval_request_id(one.call.id, one.task_id), one.call.id)
         yield AgentEnded()
 

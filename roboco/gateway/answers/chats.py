@@ -27,12 +27,13 @@ from roboco.gateway.answers.following import unapproved_in_sub_tasks
 from roboco.gateway.answers.ids import ITEM_PREFIX, first_task_id, response_of, task_id_of_branch
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId, is_stored
-from roboco.gateway.openai import accepting, answering
+from roboco.gateway.openai import accepting
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
 from roboco.gateway.openai.ids import ResponseId, split_call_id
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
+from roboco.gateway.openai.task_now import read_state
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Answer, Decided, Entry, Returned, Said, Turn, turn_of
 from roboco.gateway.principal import Principal, Scope
@@ -98,7 +99,7 @@ def _check_team(chat: Chat) -> None:
         summary = chat.gateway.orchestrator.stored_summary(chat.caller.task_id(chat.newest))
         if summary is None or summary.team == chat.team:
             return
-        if summary.team != named_team(chat.gateway, chat.caller, chat.team).name:
+        if summary.team != named_team(chat.gateway.orchestrator, chat.caller, chat.team).name:
             raise Problem(409, "conflict", "the chat belongs to another team", "begin another chat")
 
 
@@ -290,7 +291,7 @@ async def send_to_task(request: TurnRequest, task: Task) -> AcceptedTurn:
 def _last_step(request: TurnRequest, task: Task) -> TaskStep:
     """Return the newest step. Raise Problem if a message would wait for a person or the client, who answer first."""
     accepting.check_within_limits(task)
-    state = accepting.read_state(task, None)
+    state = read_state(task, None)
     if state.cursor is None:  # it works, or is about to
         calls = [one.call for one in unapproved_in_sub_tasks(task, task.task_id)]
     else:
@@ -324,7 +325,7 @@ async def accept_answers(request: TurnRequest, chat: Chat, task_id: str, answers
     if not chat.tasks:
         raise wrong_parameter("messages", "the chat has no task that waits for results", "send a message first")
     turn = Turn(answers=answers, param="messages")
-    return _recorded(await answering.accept_answers(replace(request, turn=turn), task_id))
+    return _recorded(await accepting.accept_answers(replace(request, turn=turn), task_id))
 
 
 async def stop_chat(chat: Chat) -> dict[str, str | None]:

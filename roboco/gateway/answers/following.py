@@ -11,8 +11,8 @@ from roboco.errors import TransientError
 from roboco.gateway.answers.answer_stream import AnswerPart, AnswerStream, SubTaskCall
 from roboco.gateway.answers.ids import ITEM_PREFIX
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.openai.accepting import read_state
 from roboco.gateway.openai.segment import begins_response
+from roboco.gateway.openai.task_now import read_state
 from roboco.gateway.problem import Problem
 
 _log = logging.getLogger(__name__)

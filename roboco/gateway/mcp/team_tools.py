@@ -120,7 +120,7 @@ class TeamTools:
         """Return a tool for each team that the caller may use, and `roboco_task`."""
         caller = await self.caller(ctx, Scope.READ)
         tools = await self.gateway.calls.reads.run(
-            lambda: [_team_tool(team_details(*one)) for one in usable_teams(self.gateway, caller)]
+            lambda: [_team_tool(team_details(*one)) for one in usable_teams(self.gateway.orchestrator, caller)]
         )
         own = mcp.Tool(
             name=TASK_TOOL,
@@ -164,7 +164,7 @@ class TeamTools:
         new = new_task_id(caller.tenant, None, key, "mcp")
 
         def submit() -> Task:
-            team = team_of_new_task(gateway, caller, new, params.name)
+            team = team_of_new_task(gateway.orchestrator, caller, new, params.name)
             return gateway.orchestrator.run(
                 team, given.prompt, context=given.context or {}, task_id=new.task_id, tenant=caller.tenant, by=caller.by
             )

@@ -20,7 +20,7 @@ async def list_models(caller: Caller, gateway: TheGateway) -> dict[str, Any]:
     caller.require(Scope.READ)
     return {
         "object": "list",
-        "data": [_model(name) for name in await gateway.calls.reads.run(model_names, gateway, caller)],
+        "data": [_model(name) for name in await gateway.calls.reads.run(model_names, gateway.orchestrator, caller)],
     }
 
 
@@ -29,7 +29,7 @@ async def get_model(name: str, caller: Caller, gateway: TheGateway) -> dict[str,
     """Return a team as a model."""
     caller.require(Scope.READ)
     known = model_names if ":" in name else team_names
-    if name not in await gateway.calls.reads.run(known, gateway, caller):
+    if name not in await gateway.calls.reads.run(known, gateway.orchestrator, caller):
         raise unknown_model(name[:80])
     return _model(name)
 

@@ -14,7 +14,7 @@ from roboco.errors import RobocoError
 from roboco.gateway.access import Caller
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.openai import accepting, answering
+from roboco.gateway.openai import accepting
 from roboco.gateway.openai.bodies import ChatBody
 from roboco.gateway.openai.chat_stream import ChatStream
 from roboco.gateway.openai.following import answer_pieces, answer_while_connected, drained
@@ -88,7 +88,7 @@ async def _accept(
         return await accepting.accept_new(accepted)
     if not turn.answered_task:
         raise wrong_parameter("messages", "the results belong to no call of this gateway")
-    return await answering.accept_answers(accepted, turn.answered_task)
+    return await accepting.accept_answers(accepted, turn.answered_task)
 
 
 async def _chunks(

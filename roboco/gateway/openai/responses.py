@@ -18,7 +18,7 @@ from roboco.domain.canonical_json import sha256
 from roboco.gateway.access import Caller
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.openai import accepting, answering
+from roboco.gateway.openai import accepting
 from roboco.gateway.openai.bodies import Order, ResponseBody
 from roboco.gateway.openai.events import ResponseEvent
 from roboco.gateway.openai.following import answer_pieces, answer_while_connected, drained, response_frames
@@ -181,7 +181,7 @@ async def _accept(
         message_options=options.of_message() | asked.with_form(turn.instructions, continues),
     )
     if turn.answers:
-        return await answering.accept_answers(accepted, _answered_task(body, turn.answered_task))
+        return await accepting.accept_answers(accepted, _answered_task(body, turn.answered_task))
     if previous is not None:
         return await accepting.accept_after_response(accepted, ResponseId.parse(previous))
     if found is not None:

@@ -17,8 +17,7 @@ from fastapi import Query
 from pydantic import Field
 
 from roboco.client.operator.dead_letters import may_requeue
-from roboco.client.operator.operations import Overview, QueueReport, WorkerReport, WorkersReport
-from roboco.client.operator.stuck import StuckPage
+from roboco.client.operator.operations import Overview, QueueReport, StuckPage, WorkerReport, WorkersReport
 from roboco.domain.dead_letter import DeadLetter, WorkKind
 from roboco.domain.rate_report import RateReport
 from roboco.domain.schema import RecordModel

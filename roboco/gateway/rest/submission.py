@@ -48,7 +48,7 @@ def check_submission(caller: Principal, body: NewTask) -> None:
 def chosen_team(gateway: Gateway, caller: Principal, team: str | dict[str, JsonValue]) -> Team:
     """Return the team that a request names or contains. Raise Problem if the caller may not use it."""
     if isinstance(team, str):
-        return named_team(gateway, caller, team)
+        return named_team(gateway.orchestrator, caller, team)
     caller.require(Scope.TEAMS)
     if caller.teams is not None:
         raise forbidden("this key may use named teams alone", "name a team that GET /v1/teams lists")
@@ -70,9 +70,9 @@ def fork_options(gateway: Gateway, caller: Principal, source: Team, body: ForkTa
 def _team_of_new_task(gateway: Gateway, caller: Principal, body: NewTask, new: NewTaskId) -> Team:
     """Return the team within the caller's budget, or as an earlier request for the task has frozen it."""
     if isinstance(body.team, str):
-        return team_of_new_task(gateway, caller, new, body.team)
+        return team_of_new_task(gateway.orchestrator, caller, new, body.team)
     wanted = chosen_team(gateway, caller, body.team)
-    if new.repeatable and (frozen := frozen_team(gateway, new.task_id)) is not None:
+    if new.repeatable and (frozen := frozen_team(gateway.orchestrator, new.task_id)) is not None:
         same = wanted if body.model is None else wanted.with_profile(body.model)
         if frozen.model_copy(update={"limits": same.limits}) == same:
             return frozen

@@ -17,10 +17,10 @@ router = Endpoints("teams")
 @router.read("/teams", TeamList, "List the teams that this key may use", Scope.READ, Scope.SUBMIT)
 def list_teams(gateway: Gateway, caller: Principal) -> object:
     """Return each team of ROBOCO_TEAMS_DIR that the key may use. A team whose file has mistakes is left out."""
-    return {"teams": [team_details(name, team) for name, team in usable_teams(gateway, caller)]}
+    return {"teams": [team_details(name, team) for name, team in usable_teams(gateway.orchestrator, caller)]}
 
 
 @router.read("/teams/{name}", TeamDetails, "Show a team", Scope.READ, Scope.SUBMIT, statuses=(404,))
 def get_team(gateway: Gateway, caller: Principal, name: TeamName) -> TeamDetails:
     """Return the agents and models of a team, and the JSON Schema of the context that its prompts use."""
-    return team_details(name, named_team(gateway, caller, name))
+    return team_details(name, named_team(gateway.orchestrator, caller, name))

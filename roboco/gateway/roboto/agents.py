@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1/ai", route_class=RobotoRoute, include_in_schema=F
 async def list_agents(gateway: TheGateway, caller: Caller) -> JSONResponse:
     """Return the teams that the caller may use, as agents."""
     caller.require(Scope.READ)
-    teams = await gateway.calls.reads.run(lambda: list(usable_teams(gateway, caller)))
+    teams = await gateway.calls.reads.run(lambda: list(usable_teams(gateway.orchestrator, caller)))
     return enveloped({"items": [_agent_record(team, caller) for _, team in teams], "next_token": None})
 
 
@@ -43,7 +43,9 @@ async def list_agents(gateway: TheGateway, caller: Caller) -> JSONResponse:
 async def get_agent(name: str, gateway: TheGateway, caller: Caller) -> JSONResponse:
     """Return a team as an agent. Its id is its name."""
     caller.require(Scope.READ)
-    return enveloped(_agent_record(await gateway.calls.reads.run(named_team, gateway, caller, name), caller))
+    return enveloped(
+        _agent_record(await gateway.calls.reads.run(named_team, gateway.orchestrator, caller, name), caller)
+    )
 
 
 @router.get("/model-profiles")
@@ -52,7 +54,7 @@ async def list_model_profiles(gateway: TheGateway, caller: Caller) -> JSONRespon
     caller.require(Scope.READ)
     if (name := gateway.settings.roboto_team) is None:
         return enveloped([])
-    found = profile_infos(await gateway.calls.reads.run(named_team, gateway, caller, name))
+    found = profile_infos(await gateway.calls.reads.run(named_team, gateway.orchestrator, caller, name))
     return enveloped([profile.model_dump(mode="json", exclude={"model"}) for profile in found])
 
 

@@ -30,7 +30,7 @@ async def start_session(
     new = new_task_id(tenant, None, key, "roboto", caller.by)
 
     def submit() -> Task:
-        team = team_of_new_task(gateway, caller, new, team_name)
+        team = team_of_new_task(gateway.orchestrator, caller, new, team_name)
         request.check()
         earlier, prompt = _split(request)
         new_task: SubmitOptions = {"tenant": tenant, "task_id": new.task_id, "conversation": True}

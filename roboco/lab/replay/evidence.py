@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from roboco.domain.decision.action import ATTEMPTS, Action, AppendStep, Route, Situation, StartTurn
 from roboco.domain.decision.decide import STOPPED, decide
 from roboco.domain.history.part import ToolResultPart
-from roboco.domain.history.state import History, TaskState
+from roboco.domain.history.state import History, state_after
 from roboco.domain.history.step import FUNCTION, GUARDED, GUARDS, NEW_LIMITS, ORCHESTRATOR, REFUSED, USER, TaskStep
 from roboco.domain.history.steps_on_demand import StepsOnDemand
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.inbox.item import (
     Interrupt,
     Item,
@@ -28,7 +29,7 @@ def history_prefixes(steps: Sequence[TaskStep]) -> Iterator[History]:
     """Yield the history that `decide` saw before each position from 1 on, and after the last step."""
     state = TaskState()
     for end, step in enumerate(steps, 1):
-        state = state.after(step)
+        state = state_after(state, step)
         yield History(
             state, tuple(steps[max(0, end - TAIL_LENGTH) : end]), StepsOnDemand(lambda start: iter(steps[start:]), end)
         )

@@ -19,7 +19,7 @@ from roboco.domain.stream.event_file import refers_to_step, with_step
 from roboco.errors import TransientError
 from roboco.process.threads import ThreadPool
 from roboco.redis.keys import Keys
-from roboco.redis.logs import RedisEventLogs
+from roboco.redis.logs import PAGE_SIZE, RedisEventLogs
 from roboco.redis.scripts import translating_errors
 from roboco.redis.stream.log_merger import (
     ArchiveNeeded,
@@ -72,7 +72,7 @@ class RedisFollower:
             if generation != position.generation:
                 position.reset(generation)
             names = self._keys.content(task_id), self._keys.events(task_id)
-            for record in LogMerger(self._logs.page, archive, task_id, names, page).merge(position):
+            for record in LogMerger(self._logs.page, archive, task_id, names, page or PAGE_SIZE).merge(position):
                 if is_unnumbered(record):
                     yield record
                     continue

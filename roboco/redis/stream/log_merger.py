@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from roboco.errors import TransientError
-from roboco.redis.logs import PAGE_SIZE
 from roboco.redis.stream.position import Record, StreamPosition
 
 ReadLog = Callable[[str, int, int], list[tuple[int, str]]]
@@ -49,13 +48,13 @@ class LogMerger:
         archive: ReadArchive | None,
         task_id: str,
         log_names: tuple[str, str],
-        page: int | None,
+        page: int,
     ) -> None:
         self._read_page = read_page
         self._archive = archive
         self._task_id = task_id
         self._content, self._events = log_names
-        self._page = page or PAGE_SIZE
+        self._page = page
         self._reads = self._chunks_read_at = self._events_read_at = 0
 
     def merge(self, position: StreamPosition) -> Iterator[Record]:

@@ -6,7 +6,7 @@ from itertools import chain
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import artifact_path
-from roboco.ports.workspace import Histories
+from roboco.ports.histories import Histories
 from roboco.tools.search.passage import MAX_INDEXED_BYTES, Passage, step_passages
 from roboco.tools.search.sqlite_index import SqliteIndex
 from roboco.workspace.artifacts.mime import is_text

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from roboco.domain.canonical_json import well_formed
 from roboco.domain.history.step import TaskStep
 from roboco.errors import TransientError
-from roboco.ports.workspace import Histories
+from roboco.ports.histories import Histories
 from roboco.tools.search.analyzer import query_terms
 from roboco.tools.search.index_cache import MAX_CACHE_BYTES, IndexCache, is_broken_file
 from roboco.tools.search.indexer import Indexer, ReadFile

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from roboco.domain.stream.event import StreamChunk
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, Leases, TurnClaim
-from roboco.ports.task_store import TokenUsage
+from roboco.ports.snapshot import TokenUsage
 
 ACK_TIMEOUT = 60.0
 """Seconds to wait for the acknowledgement."""

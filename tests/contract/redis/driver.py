@@ -19,7 +19,8 @@ from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.leases import TurnClaim
 from roboco.ports.logs import LogTrim
 from roboco.ports.schedule import FillKind, FillPhase, FillPosition
-from roboco.ports.task_store import CallState, Commit, Decision, Snapshot, TokenUsage
+from roboco.ports.snapshot import CallState, Decision, Snapshot, TokenUsage
+from roboco.ports.task_store import Commit
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.sweeper.due_names import due_at
 from tests.contract.redis.task_under_test import TaskUnderTest

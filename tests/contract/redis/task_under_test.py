@@ -18,7 +18,8 @@ from roboco.ports.logs import EventLogs
 from roboco.ports.rate_limits import Queued, RateLimiter, Ticket
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.schedule import Schedule
-from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TaskStore
+from roboco.ports.snapshot import Decision, Phase, Snapshot
+from roboco.ports.task_store import Commit, TaskStore
 from roboco.redis.leases import RedisLeaseRenewals
 from tests.contract.samples import TASK, make_chain, step_after
 from tests.support.memory_ports.leases import MemoryLeaseRenewals

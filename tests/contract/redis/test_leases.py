@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from roboco.domain.history.part import ToolOutcome, ToolResult
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest

@@ -11,7 +11,7 @@ from roboco.domain.team.model_profile import ModelLimits
 from roboco.local.valkey import ValkeyServer
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.rate_limits import Admitted, Ticket
-from roboco.ports.task_store import TurnProgress
+from roboco.ports.snapshot import TurnProgress
 from roboco.redis.monitor import RedisMonitor
 from roboco.redis.rate_limits import RedisRateLimiter
 from roboco.redis.scripts import Scripts

@@ -10,7 +10,8 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StepEnded, UserMessageAdded
 from roboco.domain.stream.event_file import with_step
 from roboco.ports import task_store as ports
-from roboco.ports.task_store import Commit, Decision, Phase
+from roboco.ports.snapshot import Decision, Phase
+from roboco.ports.task_store import Commit
 from roboco.redis import task_store as redis_task_store
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis

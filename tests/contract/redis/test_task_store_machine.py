@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from roboco.domain.history.part import ToolOutcome, ToolResult, failed_outcome
 from roboco.domain.status import TaskStatus
 from roboco.local.valkey import ValkeyServer
-from roboco.ports.task_store import Decision, Phase, TokenUsage
+from roboco.ports.snapshot import Decision, Phase, TokenUsage
 from roboco.redis import task_store as redis_task_store
 from tests.contract.machine_settings import MACHINE_SETTINGS
 from tests.contract.redis.driver import CALLS, STEPS, Driver, assert_same

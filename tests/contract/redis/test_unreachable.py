@@ -11,7 +11,8 @@ from roboco.errors import TransientError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.leases import TurnClaim
 from roboco.ports.schedule import FillKind, FillPhase, FillPosition
-from roboco.ports.task_store import Commit, Decision, Phase
+from roboco.ports.snapshot import Decision, Phase
+from roboco.ports.task_store import Commit
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.samples import TASK, USAGE, make_chain, status_event, text_chunk

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from roboco.local.seaweed import S3Server
-from roboco.ports.workspace import Files, Histories
+from roboco.ports.histories import Histories
+from roboco.ports.workspace import Files
 from roboco.workspace.folder import FolderFiles
 from roboco.workspace.folder_history import FolderHistories
 from roboco.workspace.s3 import S3Files, connect_s3

@@ -1,7 +1,7 @@
 """Writing a sample history, and checking every way of reading it."""
 
 from roboco.domain.history.step import TaskStep, verify_chain
-from roboco.ports.workspace import Histories
+from roboco.ports.histories import Histories
 from tests.contract.samples import TASK, make_chain
 
 

@@ -15,7 +15,7 @@ import pytest
 from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import history_path
 from roboco.errors import CorruptHistory, TransientError
-from roboco.ports.workspace import Histories
+from roboco.ports.histories import Histories
 from roboco.workspace import folder_history, lock
 from roboco.workspace.folder import FolderFiles
 from roboco.workspace.folder_history import FolderHistories

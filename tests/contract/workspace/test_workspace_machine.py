@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from roboco.domain.history.step import TaskStep
 from roboco.local.seaweed import S3Server
-from roboco.ports.workspace import Files, Histories
+from roboco.ports.histories import Histories
+from roboco.ports.workspace import Files
 from roboco.workspace.folder import FolderFiles
 from roboco.workspace.folder_history import FolderHistories
 from roboco.workspace.s3 import S3Files, S3Objects

@@ -12,6 +12,7 @@ from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.engine.accept.wait_cause import current_cause
 from roboco.engine.workspace_records import StoredEvents
+from roboco.redis.logs import PAGE_SIZE
 from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.log_merger import LOST_EVENTS, LogMerger
 from roboco.redis.stream.position import Record, StreamPosition
@@ -98,7 +99,8 @@ class TaskFollower:
         if task.generation != position.generation:
             position.reset(task.generation)
         archive = StoredEvents(self.world.files, self.world.histories)
-        for record in LogMerger(_Logs(task).page, archive.read, task_id, ("chunks", "events"), page).merge(position):
+        merger = LogMerger(_Logs(task).page, archive.read, task_id, ("chunks", "events"), page or PAGE_SIZE)
+        for record in merger.merge(position):
             if record["type"] == "event_error" and record["code"] == LOST_EVENTS:
                 raise AssertionError(record["message"])
             yield position.advance(record)

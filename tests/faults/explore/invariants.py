@@ -31,7 +31,7 @@ from roboco.domain.usage import day_of
 from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.errors import CorruptHistory
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 from tests.faults.explore.followers import TaskFollower
 from tests.faults.explore.run import Run
 from tests.faults.explore.shapes import TASK

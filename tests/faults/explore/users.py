@@ -28,7 +28,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.engine.workspace_records import FrozenTeams
 from roboco.errors import TransientError, UsageError
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 from roboco.settings import Settings
 from tests.faults.explore.shapes import TASK, Shape
 from tests.support.memory_ports.world import World

@@ -58,7 +58,7 @@ def turn(mark: str) -> None:
 @app.task(name="test.hold", acks_late=True)
 def hold(mark: str) -> None:
     append_line("ran", mark)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while not (FOLDER / "release").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
 

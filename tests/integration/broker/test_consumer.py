@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 for_each_pool = pytest.mark.parametrize("pool", ["prefork", "threads"])
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
+def until(condition: Callable[[], object], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"the condition is false after {seconds:g} s"

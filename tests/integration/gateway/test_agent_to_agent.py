@@ -165,6 +165,7 @@ def test_an_approval_and_a_client_tool_require_input(gateways: list[GatewayProce
             assert asked.state == TaskState.TASK_STATE_INPUT_REQUIRED
             [call] = [MessageToDict(part.data) for part in asked.asks]
             assert call["action"] == "approve"
+            assert asked.calls[-1] == call["callId"]
             reply = said(data(callId=call["callId"], approved=approved), taskId=asked.id)
             done = await task_of(client.send_message(reply))
             assert done.state == TaskState.TASK_STATE_COMPLETED

@@ -19,8 +19,9 @@ CONFIG = """
 seed = 20
 [generation]
 with-security-parameters = false
-max-examples = 3
+max-examples = {examples}
 [phases.coverage]
+enabled = {coverage}
 unexpected-methods = ["OPTIONS", "PATCH"]
 [phases.stateful]
 enabled = false
@@ -31,7 +32,7 @@ not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "503"]
 """
 """Rights and tenants have tests of their own, and a check of the hooks replaces that of valid data."""
 HIGH = "requests_per_minute=9999999,bytes_per_minute=9999999999,open_streams=9999,open_tasks=99999,open_bytes=999999999"
-NEVER_ACCEPTED = 20
+NEVER_ACCEPTED = 24
 """The most operations of which no request may succeed: they need an id that no request can guess."""
 
 
@@ -43,10 +44,15 @@ def own_stack(tmp_path: Path) -> Iterator[Stack]:
         yield stack
 
 
-def test_schemathesis_finds_no_undocumented_response(own_stack: Stack, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("examples", "coverage"), [(6, "false"), pytest.param(3, "true", marks=pytest.mark.nightly)], ids=["random", "all"]
+)
+def test_schemathesis_finds_no_undocumented_response(
+    own_stack: Stack, tmp_path: Path, examples: int, coverage: str
+) -> None:
     """Status, headers, content type and body are those of the document, and none is 500. Wrong data is refused."""
     config, report = tmp_path / "schemathesis.toml", tmp_path / "report.json"
-    config.write_text(CONFIG)
+    config.write_text(CONFIG.format(examples=examples, coverage=coverage))
     with openai_gateway(
         own_stack,
         ROBOCO_GATEWAY_STREAM_SECONDS="1",

@@ -15,6 +15,7 @@ import yaml
 from roboco.local.process import free_port, start_server
 from tests.integration.gateway.test_serve import Served, served
 from tests.integration.streams.test_sse_browser import browser
+from tests.support import forked
 from tests.support.documents import GUIDES, example
 from tests.support.redis_users import StackOfUsers, take_denials, url_of
 from tests.support.servers.model_server import ModelServer, Reply
@@ -103,10 +104,11 @@ def test_the_commands_start_follow_and_steer_a_task(stack: Stack, gateway: Serve
 
 
 def test_the_program_for_the_openai_package_prints_the_answer(stack: Stack, gateway: Served, tmp_path: Path) -> None:
-    (tmp_path / "first_response.py").write_text(example("file", "first_response.py"))
+    program = tmp_path / "first_response.py"
+    program.write_text(example("file", "first_response.py"))
     url = f"http://127.0.0.1:{gateway.port}/openai/v1"
     variables = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": key_of(stack)}
-    assert run([sys.executable, "first_response.py"], tmp_path, **variables).strip()
+    assert forked.run_script(program, env=os.environ | variables).strip()
 
 
 def test_the_script_of_a_page_signs_in_and_shows_the_text(stack: Stack, tmp_path: Path) -> None:
@@ -120,9 +122,9 @@ def test_the_script_of_a_page_signs_in_and_shows_the_text(stack: Stack, tmp_path
         "ROBOCO_GATEWAY_COOKIE_SECRET": "0123456789abcdef" * 4,
         "SHOWN": str(shown),
     }
-    command = [sys.executable, "-m", "uvicorn", "tests.support.servers.sign_in_page:app", "--port", str(port)]
+    arguments = ["tests.support.servers.sign_in_page:app", "--port", str(port), "--timeout-graceful-shutdown", "1"]
     log = tmp_path / "uvicorn.log"
-    web = start_server("uvicorn", [*command, "--timeout-graceful-shutdown", "1"], env=environment, log=log, cwd=ROOT)
+    web = forked.start("web", arguments, program="uvicorn", env=environment, log=log, cwd=ROOT)
     try:
         until(lambda: "Uvicorn running" in log.read_text(), 60, log.read_text)
         with browser(stack, f"http://127.0.0.1:{port}/page.html?key={key_of(stack)}"):

@@ -1,8 +1,6 @@
 """A Redis that requires a password: clients, `roboco doctor` and workers name the setting and its syntax."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from roboco.domain.team.team import Team
 from roboco.errors import TransientError
 from roboco.local.valkey import ValkeyServer, find_server, start_valkey
 from tests.conftest import need, running
+from tests.support import forked
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -82,15 +81,13 @@ def test_worker_without_the_right_password_ends_and_names_the_setting(
     broker_password: str | None,
     reason: str,
 ) -> None:
-    celery = [sys.executable, "-P", "-m", "celery", "-A", f"roboco.workers.{pool}", "worker"]
     environment = os.environ | {
         "ROBOCO_REDIS_URL": url_of(password_redis, redis_password),
         "ROBOCO_WORKSPACE": tmp_path.as_uri(),
     }
     environment |= {} if broker_password is None else {"ROBOCO_BROKER_URL": url_of(password_redis, broker_password)}
-    ended = subprocess.run(
-        celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False
-    )
-    assert ended.returncode == 1
-    assert f"this worker ends: {reason}" in ended.stderr
-    assert SYNTAX in ended.stderr
+    worker = ("-A", f"roboco.workers.{pool}", "worker")
+    code, printed = forked.run_command(*worker, program="celery", env=environment, folder=tmp_path)
+    assert code == 1
+    assert f"this worker ends: {reason}" in printed
+    assert SYNTAX in printed

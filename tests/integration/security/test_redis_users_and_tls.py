@@ -1,8 +1,6 @@
 """Journeys on secured servers: Redis users with least privileges, and TLS in front of every server."""
 
 import json
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,8 +34,9 @@ from roboco.redis.stream.position import StreamPosition
 from roboco.settings import Settings
 from roboco.workspace.open import open_workspace
 from tests.contract.redis.stream.publisher import no_archive
+from tests.support import forked
 from tests.support.flower import flower
-from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
+from tests.support.journeys import GRAPH, JOURNEYS, PARALLEL, StackJourney, answer, shape
 from tests.support.redis_users import PASSWORD, StackOfUsers, example_users, take_denials, url_of
 from tests.support.servers.certificates import Certificates
 from tests.support.servers.tls_gate import TlsGate
@@ -92,39 +91,37 @@ def test_a_client_may_store_and_dismiss_dead_letters(acl_stack: Stack) -> None:
 @pytest.mark.parametrize("command", ["dead-letters", "dead-letters dismiss --all"])
 def test_a_command_without_a_right_names_the_user_that_has_it(acl_stack: Stack, command: str) -> None:
     variables = acl_stack.environment | {"ROBOCO_REDIS_URL": url_of(acl_stack.valkey, "roboco-tools")}
-    words = [sys.executable, "-m", "roboco.cli.main", *command.split()]
-    done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    [line] = done.stderr.splitlines()
+    code, printed = forked.run_command(*command.split(), env=variables, folder=acl_stack.folder)
+    assert code == 1
+    [line] = printed.splitlines()
     assert "redis refuses a right to the user of ROBOCO_REDIS_URL: NOPERM" in line
     assert "roboco-admin may run every command" in line
-    assert PASSWORD not in done.stderr
+    assert PASSWORD not in line
     take_denials(acl_stack)
 
 
-def switch(stack: Stack, user: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run `roboco switch` as the user of Redis."""
+def switch(stack: Stack, user: str, *words: str) -> tuple[int, str]:
+    """Run `roboco switch` as the user of Redis. Return its exit code and what it prints."""
     variables = stack.environment | {"ROBOCO_REDIS_URL": url_of(stack.valkey, user)}
-    command = [sys.executable, "-m", "roboco.cli.main", "switch", *words]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    return forked.run_command("switch", *words, env=variables, folder=stack.folder)
 
 
 def test_only_the_documented_user_switches_work_off_by_command(acl_stack: Stack) -> None:
     """The command of another user changes neither the record nor the copy in Redis."""
     off, target = ("off", "team:graph", "--reason", "it is broken"), "team:graph"
-    done = switch(acl_stack, "roboco-client", *off)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "redis refuses a right to the user of ROBOCO_REDIS_URL: NOPERM" in done.stderr
-    assert "roboco-admin may run every command" in done.stderr
+    code, printed = switch(acl_stack, "roboco-client", *off)
+    assert code == 1
+    [line] = printed.splitlines()
+    assert "redis refuses a right to the user of ROBOCO_REDIS_URL: NOPERM" in line
+    assert "roboco-admin may run every command" in line
     assert acl_stack.orchestrator.operator.switches() == []
     assert take_denials(acl_stack)
     for user in ("roboco-admin", "roboco-gateway"):  # the gateway serves /v1/operations/switches
-        done = switch(acl_stack, user, *off)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert switch(acl_stack, user, *off)[0] == 0
         assert [one.target for one in acl_stack.orchestrator.operator.switches()] == [target]
         with redis.Redis.from_url(acl_stack.valkey.url, decode_responses=True) as client:
             assert target in str(client.hget("roboco:switches", "switches"))
-        assert "is switched on" in switch(acl_stack, user, "on", target).stdout
+        assert "is switched on" in switch(acl_stack, user, "on", target)[1]
     assert acl_stack.orchestrator.operator.switches() == []
     assert take_denials(acl_stack) == set()
 
@@ -461,11 +458,11 @@ def environment(**variables: str) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_a_journey_over_tls_ends_with_the_expected_history(tls_stack: Stack, journey: StackJourney) -> None:
-    task = tls_stack.orchestrator.run(journey.team, journey.prompt)
-    assert journey.run_to_end(task) == journey.final_status
-    assert shape(task.history()) == journey.expected
+def test_a_journey_over_tls_ends_with_the_expected_history(tls_stack: Stack) -> None:
+    """All pools take part in it."""
+    task = tls_stack.orchestrator.run(PARALLEL.team, PARALLEL.prompt)
+    assert PARALLEL.run_to_end(task) == PARALLEL.final_status
+    assert shape(task.history()) == PARALLEL.expected
 
 
 def test_a_redis_certificate_of_an_unknown_authority_is_refused(tls_stack: Stack, certificates: Certificates) -> None:

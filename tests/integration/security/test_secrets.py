@@ -106,11 +106,7 @@ class CanaryStack(Stack):
 
     def run_command(self, line: str) -> str:
         """Run the command of `roboco`, and return its output and errors."""
-        log = self.folder / f"{line}.printed"
-        forked.start(
-            line, line.split(), program="roboco", env=self.environment, log=log, cwd=self.folder
-        ).process.wait()
-        return log.read_text()
+        return forked.run_command(*line.split(), env=self.environment, folder=self.folder)[1]
 
 
 def fetch(request: str | urllib.request.Request) -> str:

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import signal
-import sys
 import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +18,9 @@ from urllib.request import urlopen
 import pytest
 
 from roboco import Task
-from roboco.local.process import Server, free_port, start_server, wait_ready
+from roboco.local.process import Server, free_port, wait_ready
 from tests.integration.streams.test_resume import long_answer
+from tests.support import forked
 from tests.support.journeys import GRAPH
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import ROOT, Stack, until
@@ -65,9 +65,9 @@ class SseServer:
 @pytest.fixture
 def web(folder_stack: Stack) -> Iterator[SseServer]:
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "roboco.examples.sse:app", "--port", str(port)]
+    arguments = ["roboco.examples.sse:app", "--port", str(port)]
     log = folder_stack.folder / "uvicorn.log"
-    server = start_server("uvicorn", command, env=folder_stack.environment, log=log, cwd=ROOT)
+    server = forked.start("web", arguments, program="uvicorn", env=folder_stack.environment, log=log, cwd=ROOT)
     try:
         wait_ready(server, lambda: _responds(port), 180)
         yield SseServer(server, port)

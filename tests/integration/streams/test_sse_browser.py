@@ -1,10 +1,9 @@
-"""The example of server-sent events, and the gateway, in a real browser, while they are killed and terminated."""
+"""The gateway's server-sent events in a real browser, while it is killed and terminated."""
 
 import json
 import os
 import shutil
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import redis
 
 from roboco import parse_team
 from roboco.local.process import Server, free_port, start_server, wait_ready
+from tests.support import forked
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import ROOT, Stack, until
@@ -31,26 +31,23 @@ WORDS = [f"{word} {number},\n  <b>" for number in range(60) for word in ("Woge",
 
 
 class SsePageServer:
-    """A module with a page under uvicorn. It restarts at the same port."""
+    """The gateway with the page of its guide, under uvicorn. It restarts at the same port."""
 
-    def __init__(self, stack: Stack, module: str) -> None:
+    def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._module = module
         self.port = free_port()
         self.server = self.start()
 
     def start(self) -> Server:
-        command = [
-            sys.executable,
-            "-m",
-            "uvicorn",
-            f"tests.support.servers.{self._module}:app",
+        arguments = [
+            "tests.support.servers.gateway_page:app",
             "--port",
             str(self.port),
+            "--timeout-graceful-shutdown",
+            "1",
         ]
-        command += ["--timeout-graceful-shutdown", "1"]
         log = self._stack.folder / "uvicorn.log"
-        self.server = start_server("uvicorn", command, env=self._stack.environment, log=log, cwd=ROOT)
+        self.server = forked.start("web", arguments, program="uvicorn", env=self._stack.environment, log=log, cwd=ROOT)
         wait_ready(self.server, self._responds, 180)
         return self.server
 
@@ -96,42 +93,8 @@ def browser(stack: Stack, url: str) -> Iterator[None]:
         started.stop(10)
 
 
-@pytest.mark.nightly
-def test_a_page_of_the_example_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: Stack) -> None:
-    second_may_speak = threading.Event()
-
-    def speak(request: Request) -> Reply:
-        return Reply(
-            chunks=WORDS, interval=0.01, held_until=second_may_speak if request.system.startswith("second") else None
-        )
-
-    folder_stack.model.script(speak)
-    web = SsePageServer(folder_stack, "sse_page")
-    try:
-        task = folder_stack.orchestrator.run(TEAM, "Go.")
-        with browser(folder_stack, f"http://127.0.0.1:{web.port}/pages/{task.task_id}"):
-            web.texts_at("started-1")
-            web.restart(signal.SIGKILL)
-            (opened_text,) = web.texts_at("opened-2").values()
-            assert "".join(WORDS).startswith(opened_text)
-            second_may_speak.set()
-            web.texts_at("started-2")
-            web.restart(signal.SIGTERM)
-            displayed = web.texts_at("end")
-        expected = {step.step_id: step.text for step in task.history() if step.by_agent}
-        assert displayed == expected
-        assert list(expected.values()) == ["".join(WORDS)] * 2
-    finally:
-        second_may_speak.set()
-        web.server.stop()
-        folder_stack.model.script(answer)
-
-
 def test_the_page_of_the_guide_shows_the_history_after_redis_was_emptied(folder_stack: Stack) -> None:
     """Redis is emptied in both turns. The gateway is killed and terminated, and the model server breaks off a turn."""
-    for shown in folder_stack.folder.glob("*-?.json"):
-        shown.unlink()
-    (folder_stack.folder / "end.json").unlink(missing_ok=True)
     second_may_speak = threading.Event()
 
     def speak(request: Request) -> Reply:
@@ -142,7 +105,7 @@ def test_the_page_of_the_guide_shows_the_history_after_redis_was_emptied(folder_
 
     turns_of_second = count()
     folder_stack.model.script(speak)
-    web = SsePageServer(folder_stack, "gateway_page")
+    web = SsePageServer(folder_stack)
     try:
         task = folder_stack.orchestrator.run(TEAM, "Go.")
         with (

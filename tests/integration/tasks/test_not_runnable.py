@@ -1,16 +1,15 @@
 """Workers without the module of a tool, or with another workspace, and the messages that users see."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from roboco import Orchestrator, UsageError, parse_team
 from tests.integration.cli.shell import Shell
+from tests.support import forked
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import ROOT, TOOLS, Stack, until
+from tests.support.stack import TOOLS, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -50,16 +49,14 @@ def test_a_worker_and_a_client_with_another_workspace_are_refused(tmp_path: Path
     with Stack(tmp_path) as stack:
         stack.model.script(answer)
         other = f"file://{tmp_path}/elsewhere"
-        command = [sys.executable, "-m", "celery", "-A", "roboco.workers.tools", "worker"]
         environment = stack.environment | {"ROBOCO_WORKSPACE": other}
-        ended = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
-        )
-        assert ended.returncode == 1
+        worker = ("-A", "roboco.workers.tools", "worker")
+        code, printed = forked.run_command(*worker, program="celery", env=environment, folder=tmp_path)
+        assert code == 1
         wanted = f"uses the workspace {other} on "
-        assert wanted in ended.stderr
-        assert f", the others {stack.settings.workspace} on " in ended.stderr
-        assert "set ROBOCO_WORKSPACE to the same workspace for all" in ended.stderr
+        assert wanted in printed
+        assert f", the others {stack.settings.workspace} on " in printed
+        assert "set ROBOCO_WORKSPACE to the same workspace for all" in printed
         with Orchestrator(stack.settings.model_copy(update={"workspace": other})) as client:
             with pytest.raises(UsageError, match="this client uses the workspace"):
                 client.run(ADDS, "2 + 3")

@@ -1,17 +1,17 @@
 """A worker does not run on an S3 store without conditional writes, where one worker could replace another's step."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
 from roboco.local.valkey import ValkeyServer
+from tests.support import forked
 from tests.support.servers.loose_s3 import LooseS3, loose_s3
-from tests.support.stack import until
+from tests.support.stack import ROOT, until
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
 
 
 @contextmanager
-def running_worker(pool: str, store: LooseS3, folder: Path, redis_url: str) -> Iterator[subprocess.Popen[bytes]]:
+def running_worker(pool: str, store: LooseS3, folder: Path, redis_url: str) -> Iterator[Popen[bytes]]:
     """Run a worker of the pool until the block ends, with its output in `worker.log`."""
     environment = os.environ | {
         "ROBOCO_REDIS_URL": redis_url,
@@ -29,14 +29,13 @@ def running_worker(pool: str, store: LooseS3, folder: Path, redis_url: str) -> I
         "AWS_ACCESS_KEY_ID": "roboco",
         "AWS_SECRET_ACCESS_KEY": "any",
     }
-    command = [sys.executable, "-m", "celery", "-A", f"roboco.workers.{pool}", "worker", "-c", "1", "-l", "INFO"]
-    with (folder / "worker.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    arguments = ["-A", f"roboco.workers.{pool}", "worker", "-c", "1", "-l", "INFO"]
+    worker = forked.start(pool, arguments, env=environment, log=folder / "worker.log", cwd=ROOT)
     try:
-        yield process
+        yield worker.process
     finally:
-        process.kill()
-        process.wait()
+        worker.process.kill()
+        worker.process.wait()
 
 
 @pytest.mark.parametrize(

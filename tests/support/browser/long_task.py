@@ -19,8 +19,7 @@ from typing import Any, Final
 from roboco import Task
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import digest_of
-from roboco.domain.task_entry import entry_of
-from roboco.domain.task_summary import parse_summary
+from roboco.domain.task_summary import entry_of, parse_summary
 from tests.support.browser.stack import WebStack
 from tests.support.browser.teams import words
 from tests.support.stack import until

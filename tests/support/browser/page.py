@@ -106,7 +106,7 @@ def read_steps(page: Page) -> dict[int, str]:
     return {int(seq): text for seq, text in shown.items() if seq.isdecimal()}
 
 
-def assert_page_equals_history(page: Page, task: Task, seconds: float = 60) -> None:
+def assert_page_equals_history(page: Page, task: Task, seconds: float = 180) -> None:
     """Assert that the page shows the text of each step of the task's history, character by character, and no more.
 
     The page has these seconds for steps that it has not received yet. The task must not change meanwhile.

@@ -7,7 +7,7 @@ from roboco.domain.history.step import Priority
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock
 from roboco.ports.dispatcher import AttemptStatus
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock
 from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
 from roboco.ports.leases import NO_TOKENS, CancelRequest, Chunk, EmitCallback, TurnClaim
-from roboco.ports.task_store import Phase, TokenUsage
+from roboco.ports.snapshot import Phase, TokenUsage
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 from tests.support.memory_ports.task_store import snapshot
 

@@ -14,8 +14,8 @@ from roboco.domain.task_entry import TaskEntry
 from roboco.domain.usage import DayUsage
 from roboco.ports.registry import DRAINING, POOLS, DrainRequest, Registration, WorkspaceIdentity
 from roboco.ports.schedule import FillPosition
+from roboco.ports.snapshot import Phase, TokenUsage
 from roboco.ports.task_index import Rebuild, RetentionScan
-from roboco.ports.task_store import Phase, TokenUsage
 
 
 @dataclass

@@ -6,14 +6,13 @@ from functools import lru_cache
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import ToolOutcome
-from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep, parse_step
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.clock import Clock
-from roboco.ports.task_store import (
+from roboco.ports.snapshot import (
     CallState,
-    Commit,
     Decision,
     HeldSteps,
     Logs,
@@ -24,6 +23,7 @@ from roboco.ports.task_store import (
     TurnAttempt,
     TurnProgress,
 )
+from roboco.ports.task_store import Commit
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 
 MAX_TAIL_STEPS = 64

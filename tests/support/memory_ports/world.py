@@ -38,7 +38,7 @@ from roboco.engine.run.turn import run_turn
 from roboco.engine.switches import SwitchBoard
 from roboco.engine.workspace_records import FrozenTeams, StoredEvents
 from roboco.errors import Overloaded, TransientError
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.dispatcher import (
     AdvanceMessage,

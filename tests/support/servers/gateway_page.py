@@ -3,15 +3,18 @@
 The page never closes its EventSource: after the end of the task the gateway answers 204, and the browser stops.
 """
 
+import json
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
 
-from fastapi import FastAPI
+from fastapi import Body, FastAPI
 from fastapi.responses import HTMLResponse
 
 from roboco.gateway import GatewaySettings, create_app
 from tests.support.documents import example
-from tests.support.servers import sse_page
 
 gateway = create_app(settings=GatewaySettings(authentication=False))
 REPORTS = """<script>
@@ -34,7 +37,15 @@ async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
 
 
 app = FastAPI(lifespan=lifespan)
-app.post("/shown/{moment}")(sse_page.store_shown)
+
+
+@app.post("/shown/{moment}")
+def store_shown(moment: str, texts: Annotated[dict[str, str], Body()]) -> None:
+    """Store the texts by step that the page shows. The file appears once it is complete."""
+    complete = Path(os.environ["TEST_FOLDER"]) / f"{moment}.json"
+    partial = complete.with_suffix(".started")
+    partial.write_text(json.dumps(texts))
+    partial.rename(complete)
 
 
 @app.get("/follow.html", response_class=HTMLResponse)

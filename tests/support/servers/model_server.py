@@ -34,7 +34,7 @@ class ModelServer(PlainModelServer):
             taken, self._violations = self._violations, []
         return taken
 
-    def wait_for(self, predicate: Callable[[list[RequestRecord]], bool], timeout: float = 30.0) -> list[RequestRecord]:
+    def wait_for(self, predicate: Callable[[list[RequestRecord]], bool], timeout: float = 120.0) -> list[RequestRecord]:
         """Return the records once they satisfy the predicate. Raise TimeoutError with them if they do not in time."""
         with self._changed:
             if not self._changed.wait_for(lambda: predicate(list(self._records)), timeout):

@@ -1,7 +1,7 @@
 """The envelope: kombu can read a message of any producer, or the worker refuses it immediately."""
 
 import json
-import time
+import tracemalloc
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -67,9 +67,7 @@ def assert_dead_letter_fits(record: Mapping[str, Any]) -> DeadLetter:
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_a_malformed_message_is_refused(case: str) -> None:
-    start = time.thread_time()
     assert refusal_of(MALFORMED[case])
-    assert time.thread_time() - start < 5
 
 
 def test_the_routing_key_of_a_message_is_the_queue_it_was_read_from() -> None:
@@ -144,9 +142,12 @@ def test_an_unreadable_message_is_read_again_with_its_reason(data: bytes) -> Non
 def test_a_large_envelope_is_refused_without_being_parsed(piece: bytes) -> None:
     """Parsed, eight megabytes of such pieces would take hundreds."""
     data = b"[" + piece * (8_000_000 // len(piece))
-    start = time.thread_time()
-    reason = read_envelope(data, AGENTS_QUEUE)["headers"][REFUSED_HEADER]
-    assert time.thread_time() - start < 5
+    tracemalloc.start()
+    try:
+        reason = read_envelope(data, AGENTS_QUEUE)["headers"][REFUSED_HEADER]
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(data)
+    finally:
+        tracemalloc.stop()
     assert "beside its body" in reason or "is no JSON" in reason
 
 

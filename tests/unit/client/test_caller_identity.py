@@ -1,11 +1,11 @@
 """`by`, the identity of a caller: where the history, the session, the story and the stream of a task show it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from roboco.client.task_control import TaskControl
+from roboco.client.task import Task
 from roboco.domain.recorded.explain import explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
@@ -21,8 +21,8 @@ def world_in_user_turn() -> World:
     return MANUAL.at_rest(by="key:run")
 
 
-def control(world: World) -> TaskControl:
-    return TaskControl(TASK, world.engine, Settings())
+def control(world: World) -> Task:
+    return Task(TASK, world.engine, cast(Any, None), Settings())
 
 
 def events(world: World, kind: str) -> list[dict[str, Any]]:

@@ -1,10 +1,11 @@
 """The codes of refused calls: each public control says why it is refused, in a word for programs."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
-from roboco.client.task_control import TaskControl
+from roboco.client.task import Task
 from roboco.domain.ids import qualified_id
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
@@ -14,7 +15,7 @@ from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.test_external_calls import world_with_calls
 
-CONTROLS: dict[str, Callable[[TaskControl], object]] = {
+CONTROLS: dict[str, Callable[[Task], object]] = {
     "send": lambda task: task.send("hello"),
     "interrupt": lambda task: task.interrupt("hello"),
     "pause": lambda task: task.pause(),
@@ -29,8 +30,8 @@ CONTROLS: dict[str, Callable[[TaskControl], object]] = {
 """All controls but `retry`, which is for failed tasks, and `stop`, which no unknown or ended task refuses."""
 
 
-def control(world: World, task_id: str = TASK) -> TaskControl:
-    return TaskControl(task_id, world.engine, Settings())
+def control(world: World, task_id: str = TASK) -> Task:
+    return Task(task_id, world.engine, cast(Any, None), Settings())
 
 
 def code_of(call: Callable[[], object]) -> str:
@@ -80,7 +81,7 @@ def test_message_to_a_busy_team_that_rejects_it_is_a_conflict() -> None:
     assert code_of(lambda: control(world).send("hello", if_busy="reject")) == "conflict"
 
 
-WRONG: dict[str, Callable[[TaskControl], object]] = {
+WRONG: dict[str, Callable[[Task], object]] = {
     "an empty message": lambda task: task.send(" "),
     "an unknown agent": lambda task: task.send("hello", agent="nobody"),
     "a reserved id": lambda task: task.pause(item_id="answer-1"),

@@ -2,22 +2,22 @@
 
 import json
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from roboco.client import stream
 from roboco.client.pending_actions import PendingActions
 from roboco.client.stream import TaskStream, WorkerCheck
+from roboco.client.task import Task
 from roboco.client.task_explanation import explanation_of
-from roboco.client.task_record import TaskRecord
 from roboco.client.usage_report import usage_report
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.steps_on_demand import BLOCK_STEPS
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.paths import summary_path
 from roboco.engine.accept.control import set_limits
-from roboco.ports.workspace import Histories
+from roboco.ports.histories import Histories
 from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings
 from tests.support.memory_ports.journeys import member
@@ -74,10 +74,12 @@ def ended_world(messages: int = MESSAGES) -> World:
     return world
 
 
-def reader(world: World) -> tuple[TaskRecord, CountedHistories]:
+def reader(world: World) -> tuple[Task, CountedHistories]:
     """Return the task of a world, and the reads of its history."""
     counted = CountedHistories(world.histories)
-    return TaskRecord(TASK, with_parts(world.engine, histories=cast(Histories, counted)), Settings()), counted
+    return Task(
+        TASK, with_parts(world.engine, histories=cast(Histories, counted)), cast(Any, None), Settings()
+    ), counted
 
 
 @pytest.fixture(scope="module", params=[long_world, ended_world])

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from roboco.client.async_stream import AsyncTaskStream
 from roboco.client.sub_task_stream import MAX_FOLLOWED, SubTaskStream
 from roboco.domain.history.part import TextPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
 from roboco.domain.history.step import TaskStep
@@ -80,7 +79,7 @@ def family(count: int = 3, **odd: Recorded) -> dict[str, Recorded]:
 
 
 async def read(tasks: dict[str, Recorded], cursor: str | None, count: int | None = None) -> list[StreamItem]:
-    stream = SubTaskStream(TASK, lambda task_id: cast(AsyncTaskStream, tasks[task_id]))
+    stream = SubTaskStream(TASK, tasks.__getitem__)
     found: list[StreamItem] = []
     items = stream.items(cursor)
     async for item in items:
@@ -170,4 +169,4 @@ def test_cursors_of_many_sub_tasks_are_bounded() -> None:
 )
 def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
     with pytest.raises(UsageError, match="is not one of a stream item"):
-        SubTaskStream(TASK, lambda task_id: cast(AsyncTaskStream, None)).items(cursor)
+        SubTaskStream(TASK, dict[str, Recorded]().__getitem__).items(cursor)

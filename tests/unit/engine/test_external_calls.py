@@ -10,7 +10,7 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.model import Request
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns

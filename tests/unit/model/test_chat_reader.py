@@ -1,11 +1,11 @@
 """The reader of chunks: what one reply may cost."""
 
 import json
-import time
 from typing import Any
 
 from roboco.model.chat_reader import ChatReader
 from roboco.model.reply_assembly import MAX_PROVIDER_BYTES, MAX_REPLY_CALLS, ReplyAssembly
+from tests.support.processor_time import assert_costs_at_most
 
 
 def reader() -> tuple[ReplyAssembly, ChatReader]:
@@ -35,15 +35,18 @@ def test_fields_of_calls_without_end_are_not_kept() -> None:
 
 def test_long_arguments_in_small_pieces_take_little_time() -> None:
     """Each piece has the name again and may end the arguments: they are not read again for each."""
-    assembly, chunks = reader()
     fragment = {"index": 0, "id": "x", "function": {"name": "add", "arguments": '{"a": "'}}
-    chunks.add_chunk(delta(tool_calls=[fragment]))
-    before = time.process_time()
-    for _ in range(50_000):
-        chunks.add_chunk(delta(tool_calls=[fragment | {"function": {"name": "add", "arguments": "}}}}}}}}"}}]))
-    assert time.process_time() - before < 10
-    [call] = assembly.reply().calls
-    assert len(call.arguments) > 400_000
+    piece = delta(tool_calls=[fragment | {"function": {"name": "add", "arguments": "}}}}}}}}"}}])
+
+    def read(pieces: int) -> None:
+        assembly, chunks = reader()
+        chunks.add_chunk(delta(tool_calls=[fragment]))
+        for _ in range(pieces):
+            chunks.add_chunk(piece)
+        [call] = assembly.reply().calls
+        assert len(call.arguments) > 8 * pieces
+
+    assert_costs_at_most(8, lambda: read(20_000), lambda: read(5000))
 
 
 def test_a_list_of_fragments_is_read_as_far_as_a_reply_may_have_calls() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from roboco.domain.history.step import USER
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.logs import LogTrim
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 from roboco.redis.stream.position import Record
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis

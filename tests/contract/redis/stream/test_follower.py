@@ -16,7 +16,7 @@ from roboco.redis import client as redis_client
 from roboco.redis import logs as redis_logs
 from roboco.redis.keys import Keys
 from roboco.redis.stream import async_follower as redis_async_follower
-from roboco.redis.stream import log_merger as redis_log_merger
+from roboco.redis.stream import follower as redis_follower
 from roboco.redis.stream import subscriptions as redis_subscriptions
 from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.log_merger import ReadArchive
@@ -203,7 +203,7 @@ def test_events_that_were_trimmed_from_the_log_come_from_the_archive(
 def test_a_log_that_is_trimmed_during_the_read_has_no_gap(
     redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
-    monkeypatch.setattr(redis_log_merger, "PAGE_SIZE", 3)
+    monkeypatch.setattr(redis_follower, "PAGE_SIZE", 3)
     publisher, archive = Publisher(redis_task), Archive(redis_task)
     publisher.create_task()
     for _ in range(6):

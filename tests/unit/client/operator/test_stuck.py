@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from roboco.broker.queue_stats import QueueStats
-from roboco.client.operator.operations import Operations
-from roboco.client.operator.stuck import StuckTask
+from roboco.client.operator.operations import Operations, StuckTask
 from roboco.client.task_list import with_current_reason
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.inbox.item import parse_item

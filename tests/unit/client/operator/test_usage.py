@@ -13,20 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roboco.client.operator.usage import UsageCollector, UsageSummary, csv_lines, json_lines, parse_day
+from roboco.client.operator.what_if import start_runs
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import summary_path, usage_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import entry_of
-from roboco.domain.task_summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary, entry_of
 from roboco.domain.usage_table import UsageRow, UsageTable
 from roboco.engine.operate.rebuild_index import rebuild_index
-from roboco.engine.operate.what_if import start_runs
 from roboco.engine.usage import STORE_INTERVAL, task_usage
 from roboco.errors import CorruptHistory, Forbidden, UsageError
 from tests.support.memory_ports.world import World, world_parts
+from tests.unit.client.operator.test_what_if import RUN, SHOP, ended_world, request, with_prompt
 from tests.unit.engine.accept.test_retry_task import failed_world
-from tests.unit.engine.operate.test_what_if import RUN, SHOP, ended_world, request, with_prompt
 
 Turn = tuple[str, str, int, int]
 """An agent, a model, tokens and the hours after the turn before."""

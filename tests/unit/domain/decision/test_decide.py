@@ -18,7 +18,7 @@ from roboco.domain.decision.action import (
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.tool_answers import local_answers
 from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolOutcome, ToolResult, failed_outcome
-from roboco.domain.history.state import TaskState
+from roboco.domain.history.task_state import TaskState
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.history.state import TaskState, fold
+from roboco.domain.history.state import fold, state_after
 from roboco.domain.history.step import TaskStep
+from roboco.domain.history.task_state import TaskState
 from tests.unit.domain.steps import START, call, histories, result, routed, steps_of
 
 
@@ -15,7 +16,7 @@ from tests.unit.domain.steps import START, call, histories, result, routed, step
 def test_a_state_kept_up_step_by_step_is_the_fold(steps: list[TaskStep], cut: int) -> None:
     state = fold(steps[:cut])
     for step in steps[cut:]:
-        state = TaskState.model_validate_json(state.model_dump_json()).after(step)
+        state = state_after(TaskState.model_validate_json(state.model_dump_json()), step)
     assert state == fold(steps)
     assert state.steps == len(steps)
     assert state.last_digest == steps[-1].digest

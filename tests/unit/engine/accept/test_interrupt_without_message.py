@@ -1,13 +1,13 @@
 """Interruptions without a message: the work ends, and the task waits for its user."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from roboco.client.receipt import Receipt, find_receipt
 from roboco.client.session import session
-from roboco.client.task_control import TaskControl
+from roboco.client.task import Task
 from roboco.domain.history.state import fold
 from roboco.domain.ids import sub_task_id
 from roboco.domain.recorded.explain import current_status, explain
@@ -29,8 +29,8 @@ def halted_once(act: Callable[[World], None] = World.halt, texts: tuple[str, ...
     return world_of_two_agents(act, texts)
 
 
-def control(world: World, task_id: str = TASK) -> TaskControl:
-    return TaskControl(task_id, world.engine, Settings())
+def control(world: World, task_id: str = TASK) -> Task:
+    return Task(task_id, world.engine, cast(Any, None), Settings())
 
 
 def texts_of(world: World) -> list[tuple[str, str]]:

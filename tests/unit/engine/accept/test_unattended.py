@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from roboco.client.stream import WorkerCheck
-from roboco.engine.accept.wait_cause import WaitCause, current_cause, missing_worker_messages, why_unattended
+from roboco.engine.accept.evidence import WaitCause
+from roboco.engine.accept.wait_cause import current_cause, missing_worker_messages, why_unattended
 from roboco.engine.registration import check_workspace, register
 from roboco.engine.run.tool_call import run_call
 from roboco.engine.run.turn import run_turn

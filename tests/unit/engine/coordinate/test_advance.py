@@ -4,11 +4,12 @@ import pytest
 
 from roboco.domain.decision.action import Route
 from roboco.domain.decision.router import Router
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
+from roboco.domain.history.state import History
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.advance import advance
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH
 from tests.support.memory_ports.journeys import SEQUENTIAL, member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import World, team_of, world_parts

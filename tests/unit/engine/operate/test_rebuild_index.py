@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from roboco.domain.paths import summary_path
-from roboco.domain.task_entry import entry_of
 from roboco.domain.task_filter import TaskFilter
+from roboco.domain.task_summary import entry_of
 from roboco.engine.engine import Policy
 from roboco.engine.operate import rebuild_index as module
 from roboco.engine.operate.rebuild_index import rebuild_index

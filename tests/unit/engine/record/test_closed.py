@@ -14,7 +14,7 @@ from roboco.engine.accept.fork import retry_task
 from roboco.engine.record.task_tar import check_exportable
 from roboco.engine.retry import CLOSE_TIMEOUT
 from roboco.errors import AlreadyEnded, TransientError
-from roboco.ports.task_store import Phase
+from roboco.ports.snapshot import Phase
 from tests.support.memory_ports.controlled import RETRIED
 from tests.support.memory_ports.journeys import SEQUENTIAL, Journey
 from tests.support.memory_ports.watch import PortCall, make_call

@@ -11,7 +11,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import ReasoningDelta
 from roboco.errors import ModelError
 from roboco.ports.model import CallProgress, Request
-from roboco.ports.task_store import TurnProgress
+from roboco.ports.snapshot import TurnProgress
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.reader import items_of, read_items

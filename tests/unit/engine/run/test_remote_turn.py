@@ -10,7 +10,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinate.remote_end import close_turn
 from roboco.errors import ModelError
 from roboco.ports.remote_task import RemoteRecord, RemoteTask
-from roboco.ports.task_store import Phase, TaskPosition
+from roboco.ports.snapshot import Phase, TaskPosition
 from tests.support.memory_ports.workspace import MemoryFiles
 
 A, B = "https://a.example/a2a", "https://b.example/a2a"

@@ -12,7 +12,7 @@ from roboco.engine.run.token_stream import TokenStream
 from roboco.errors import TransientError
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, EmitCallback, TurnClaim
-from roboco.ports.task_store import TokenUsage
+from roboco.ports.snapshot import TokenUsage
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 from tests.support.memory_ports.telemetry import MemoryTelemetry
 

@@ -8,16 +8,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from a2a.types import Artifact, Part, StreamResponse, Task
-from ag_ui.core import RunAgentInput, UserMessage
+from ag_ui.core import RunAgentInput, ToolMessage, UserMessage
+from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis.strategies import floats
 
+from roboco.domain.history.part import ToolResult
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor
 from roboco.gateway.a2a.task_events import TaskEvents
 from roboco.gateway.agui.run_stream import RunStream
 from roboco.gateway.ai_sdk.ui_stream import UIMessageStream
-from roboco.gateway.answers.answer_stream import AnswerStream
+from roboco.gateway.answers.answer_stream import AnswerStream, CallReturned
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart
 from tests.unit.domain.stream.test_merged import (
@@ -142,6 +144,7 @@ class RemoteTask:
         self.artifacts: dict[str, Artifact] = {}
         self.id, self.context_id, self.state = "", "", 0
         self.asks: list[Part] = []
+        self.calls: list[str] = []
         for events in readings:
             self.whole: set[str] = set()
             for event in events:
@@ -155,6 +158,8 @@ class RemoteTask:
             case "status_update":
                 self.state = event.status_update.status.state
                 self.asks = [part for part in event.status_update.status.message.parts if part.HasField("data")]
+                if call := MessageToDict(event.status_update.metadata).get("call"):
+                    self.calls.append(call["callId"])
             case "artifact_update":
                 update = event.artifact_update
                 if update.append:
@@ -227,3 +232,15 @@ def test_after_a_loss_of_redis_the_answer_is_whole(operations: list[tuple[str, s
     live = list(follow_live(server))
     assert Page(chunks(live)).text == Agent(events(live)).text == agents_text(server)
     assert RemoteTask(responses(live)).text == agents_text(server)
+
+
+def test_a_run_repeats_no_result_that_its_client_has() -> None:
+    """A result may have arrived before the approval of a sub-task was asked for, with which the run before ended."""
+    message_id = "call.task_1-result"
+    returned = CallReturned(ToolResult(tool_call_id="call", result=3), by_client=False)
+    run = RUN.model_copy(update={"messages": [ToolMessage(id=message_id, tool_call_id="call.task_1", content="3")]})
+    sent = [
+        [getattr(event, "message_id", "") for event in RunStream(answer, known, None, "/files").events(returned)]
+        for answer, known in [(AnswerStream(HEAD, ResponseStart(0)), known) for known in (RUN, run)]
+    ]
+    assert sent == [[message_id], []]

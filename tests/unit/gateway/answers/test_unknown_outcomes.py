@@ -15,8 +15,7 @@ from roboco.domain.stream.item import StreamItem, TypedItem
 from roboco.domain.stream.merged import Cursor
 from roboco.gateway.answers.answer_stream import AnswerStream
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
-from roboco.gateway.openai.answering import accept_answers
+from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest, accept_answers
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.turn import Resolved, Turn

@@ -13,7 +13,7 @@ import pytest
 
 from roboco.domain.paths import tombstone_path
 from roboco.errors import TransientError, UsageError
-from roboco.ports.workspace import Histories
+from roboco.ports.histories import Histories
 from roboco.tools.search import sqlite_index as index_file
 from roboco.tools.search.index_cache import IndexCache
 from roboco.tools.search.memory_index import MemoryIndex

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from roboco.client.operator.what_if import WhatIfRequest, start_runs
 from roboco.domain.decision.what_if import effects_to_keep
 from roboco.domain.history.part import Artifact, ToolOutcome, ToolResult
 from roboco.domain.ids import what_if_id
@@ -12,7 +13,6 @@ from roboco.domain.paths import artifact_path, recorded_calls_path
 from roboco.domain.recorded.run_comparison import CallCounts, Difference, RunRow, row_of_run, row_of_task
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
-from roboco.engine.operate.what_if import WhatIfRequest, start_runs
 from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
