@@ -49,6 +49,13 @@ class Journey:
         worlds.append(World(world_parts(script, self.functions, self.routers), watch))
         return worlds[0]
 
+    def at_rest(self, **options: Any) -> World:
+        """Return a world in which the team was submitted, and has worked until it waits or has ended."""
+        world = self.world()
+        world.submit(self.team, **options)
+        world.settle()
+        return world
+
     def run(self, world: World, submitted: bool = False) -> World:
         """Run the journey to its end."""
         if not submitted:

@@ -20,50 +20,20 @@ from roboco.client.task_commands import handle_task_command
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.paths import lineage_path
 from roboco.errors import UsageError
-from roboco.ports.model import Request
 from roboco.settings import Settings, load_settings
-from tests.support.memory_ports.journeys import MANUAL, member, own_turns
-from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.memory_ports.journeys import MANUAL
+from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.accept.test_resolve import world_with_unknown_outcome
 from tests.unit.engine.accept.test_retry_task import NEW, failed_world
+from tests.unit.engine.test_external_calls import world_with_calls
 
 BY = "key:17"
-ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
-TEAM = team_of(
-    agents=[member("lead", tools=["pay"])],
-    tools=[
-        {
-            "name": "pay",
-            "function": "shop.sums:pay",
-            "effect": "irreversible",
-            "approval": "required",
-            "on_unknown": "ask",
-        }
-    ],
-    collaboration_model={"type": "manual"},
-)
-
-
-def waiting_world() -> World:
-    """Return a world whose task waits for its user."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    return world
 
 
 def calling_world() -> World:
     """Return a world whose task waits for the answer to a call, and for the approval of another one."""
 
-    def script(request: Request) -> ScriptedReply:
-        calls: tuple[tuple[str, Any], ...] = (("client_ask", {}), ("pay", {"amount": 5}))
-        return says("calling", *calls) if own_turns(request) == 0 else says("done")
-
-    world = World(world_parts(script, {"pay": lambda args, context: "paid"}))
-    world.submit(TEAM, client_tools=[ASK])
-    world.settle()
-    return world
+    return world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
 
 
 def call_id(world: World, number: int) -> str:
@@ -73,14 +43,14 @@ def call_id(world: World, number: int) -> str:
 
 Case = tuple[Callable[[], World], Callable[[World], dict[str, Any]]]
 CASES: dict[str, Case] = {
-    names.SEND_TASK: (waiting_world, lambda world: {"message": "more"}),
-    names.INTERRUPT_TASK: (waiting_world, lambda world: {"message": "now"}),
-    names.STOP_TASK: (waiting_world, lambda world: {"reason": "enough"}),
-    names.PAUSE_TASK: (waiting_world, lambda world: {}),
-    names.STEP_TASK: (waiting_world, lambda world: {}),
-    names.RESUME_TASK: (waiting_world, lambda world: {}),
-    names.SET_LIMITS_TASK: (waiting_world, lambda world: {"limits": {"max_steps": 50}}),
-    names.FORK_TASK: (waiting_world, lambda world: {"task_id": "fork_1", "source": TASK, "seq": 1}),
+    names.SEND_TASK: (MANUAL.at_rest, lambda world: {"message": "more"}),
+    names.INTERRUPT_TASK: (MANUAL.at_rest, lambda world: {"message": "now"}),
+    names.STOP_TASK: (MANUAL.at_rest, lambda world: {"reason": "enough"}),
+    names.PAUSE_TASK: (MANUAL.at_rest, lambda world: {}),
+    names.STEP_TASK: (MANUAL.at_rest, lambda world: {}),
+    names.RESUME_TASK: (MANUAL.at_rest, lambda world: {}),
+    names.SET_LIMITS_TASK: (MANUAL.at_rest, lambda world: {"limits": {"max_steps": 50}}),
+    names.FORK_TASK: (MANUAL.at_rest, lambda world: {"task_id": "fork_1", "source": TASK, "seq": 1}),
     names.ANSWER_TASK: (calling_world, lambda world: {"call_id": call_id(world, 0), "result": 1}),
     names.APPROVE_TASK: (calling_world, lambda world: {"call_id": call_id(world, 1)}),
     names.DENY_TASK: (calling_world, lambda world: {"call_id": call_id(world, 1)}),
@@ -169,7 +139,7 @@ def test_a_control_names_its_caller_in_the_record_and_in_the_audit_log(name: str
 
 
 def test_a_refused_control_is_in_the_audit_log_without_its_content(tmp_path: Path) -> None:
-    world, log = waiting_world(), tmp_path / "audit.log"
+    world, log = MANUAL.at_rest(), tmp_path / "audit.log"
     with pytest.raises(UsageError):
         handle(world.engine, Settings(audit_log=log), names.SEND_TASK, {"task_id": "t9", "message": "secret"}, "i")
     wrong = {"task_id": 7, "by": ["x"], "limits": {"a": "x" * 5000}, "item_id": "y" * 5000}
@@ -184,7 +154,7 @@ def test_a_refused_control_is_in_the_audit_log_without_its_content(tmp_path: Pat
 
 
 def test_a_control_is_refused_while_the_audit_file_cannot_be_opened(tmp_path: Path) -> None:
-    world = waiting_world()
+    world = MANUAL.at_rest()
     with pytest.raises(UsageError, match=r"ROBOCO_AUDIT_LOG: .* cannot be opened .*; nothing was done"):
         handle(world.engine, Settings(audit_log=tmp_path), names.STOP_TASK, {"task_id": TASK}, "i")
     world.settle()
@@ -240,7 +210,7 @@ def test_wrong_limits_are_not_in_the_audit_log(tmp_path: Path, limits: Any) -> N
     log = tmp_path / "audit.log"
     for name in (names.SET_LIMITS_TASK, names.RETRY_TASK):
         with pytest.raises(UsageError):
-            handle(waiting_world().engine, Settings(audit_log=log), name, {"task_id": TASK, "limits": limits}, "i")
+            handle(MANUAL.at_rest().engine, Settings(audit_log=log), name, {"task_id": TASK, "limits": limits}, "i")
     assert [(line["outcome"], line["limits"]) for line in lines(log)] == [("refused", None)] * 2
     assert "secret" not in log.read_text()
 
@@ -249,7 +219,7 @@ def test_without_a_file_the_line_goes_to_the_logger_and_in_a_request_to_neither(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "roboco.audit")
-    world = waiting_world()
+    world = MANUAL.at_rest()
     handle(world.engine, Settings(), names.PAUSE_TASK, {"task_id": TASK, "by": BY}, "i")
     [record] = [one for one in caplog.records if one.name == "roboco.audit"]
     assert json.loads(record.message)["by"] == BY
@@ -262,12 +232,12 @@ def test_without_a_file_the_line_goes_to_the_logger_and_in_a_request_to_neither(
 def test_a_tenants_task_over_celery_is_named_in_whole(tmp_path: Path) -> None:
     log, arguments = tmp_path / "audit.log", {"task_id": "t9", "tenant": "acme"}
     with pytest.raises(UsageError):
-        handle(waiting_world().engine, Settings(audit_log=log), names.PAUSE_TASK, arguments, "i")
+        handle(MANUAL.at_rest().engine, Settings(audit_log=log), names.PAUSE_TASK, arguments, "i")
     assert [(line["task"], line["tenant"]) for line in lines(log)] == [("acme:t9", "acme")]
 
 
 def test_acts_of_an_operator_are_in_the_audit_log(tmp_path: Path) -> None:
-    world, log = waiting_world(), tmp_path / "audit.log"
+    world, log = MANUAL.at_rest(), tmp_path / "audit.log"
     unused: Any = None
     operator = Operator(world.engine, Settings(audit_log=log, caller="cli:me"), unused, unused)
     letter = dead_letter_of_lost_work("turn", TASK, "lead, step 3", "lost", 5, world.engine.now())

@@ -11,25 +11,14 @@ from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.lab.replay.replay import replay
-from roboco.ports.model import Request
 from roboco.settings import Settings
-from tests.support.memory_ports.journeys import MANUAL, member, own_turns
-from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-
-ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
-TEAM = team_of(
-    agents=[member("lead", tools=["pay"])],
-    tools=[{"name": "pay", "function": "shop.sums:pay", "effect": "irreversible", "approval": "required"}],
-    collaboration_model={"type": "manual"},
-)
+from tests.support.memory_ports.journeys import MANUAL
+from tests.support.memory_ports.world import TASK, World
+from tests.unit.engine.test_external_calls import world_with_calls
 
 
 def world_in_user_turn() -> World:
-    world = MANUAL.world()
-    world.submit(MANUAL.team, by="key:run")
-    world.settle()
-    return world
+    return MANUAL.at_rest(by="key:run")
 
 
 def control(world: World) -> Task:
@@ -95,13 +84,7 @@ def test_caller_of_changed_limits_is_in_the_step() -> None:
 
 @pytest.mark.parametrize("approved", [True, False])
 def test_callers_of_answers_and_decisions_are_in_the_step_of_results(approved: bool) -> None:
-    def script(request: Request) -> ScriptedReply:
-        calls: tuple[tuple[str, Any], ...] = (("client_ask", {}), ("pay", {"amount": 5}))
-        return says("calling", *calls) if own_turns(request) == 0 else says("done")
-
-    world = World(world_parts(script, {"pay": lambda args, context: "paid"}))
-    world.submit(TEAM, client_tools=[ASK])
-    world.settle()
+    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
     asked, paid = world.history()[1].calls
     task = control(world)
     task.answer(asked.id, 1, by="client-7")

@@ -9,17 +9,12 @@ from roboco.client.task import Task
 from roboco.domain.ids import qualified_id
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
-from roboco.ports.model import Request
 from roboco.settings import Settings
-from tests.support.memory_ports.journeys import MANUAL, member, own_turns
-from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.memory_ports.journeys import MANUAL
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import TASK, World
+from tests.unit.engine.test_external_calls import world_with_calls
 
-ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
-TEAM = team_of(
-    agents=[member("lead", tools=["pay"])],
-    tools=[{"name": "pay", "function": "shop.sums:pay", "effect": "irreversible", "approval": "required"}],
-)
 CONTROLS: dict[str, Callable[[Task], object]] = {
     "send": lambda task: task.send("hello"),
     "interrupt": lambda task: task.interrupt("hello"),
@@ -45,19 +40,6 @@ def code_of(call: Callable[[], object]) -> str:
     return refused.value.code
 
 
-def world_with_calls() -> World:
-    """Return a world whose agent has called a client tool and a tool that needs an approval."""
-
-    def script(request: Request) -> ScriptedReply:
-        calls: tuple[tuple[str, Any], ...] = (("client_ask", {}), ("pay", {"amount": 5}))
-        return says("calling", *calls) if own_turns(request) == 0 else says("done")
-
-    world = World(world_parts(script, {"pay": lambda args, context: "paid"}))
-    world.submit(TEAM, client_tools=[ASK])
-    world.settle()
-    return world
-
-
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control_of_an_unknown_task_is_not_found(name: str) -> None:
     world = MANUAL.world()
@@ -67,9 +49,7 @@ def test_control_of_an_unknown_task_is_not_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control_of_an_ended_task_says_that_it_has_ended(name: str) -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
+    world = MANUAL.at_rest()
     world.stop()
     world.settle()
     assert world.status() is TaskStatus.CANCELLED
@@ -78,14 +58,14 @@ def test_control_of_an_ended_task_says_that_it_has_ended(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["answer", "approve", "deny", "resolve"])
 def test_decision_on_an_unknown_call_is_not_found(name: str) -> None:
-    world = world_with_calls()
+    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
     assert code_of(lambda: CONTROLS[name](control(world))) == "not_found"
 
 
 def test_decision_on_a_call_that_has_a_result_is_a_conflict() -> None:
-    world = world_with_calls()
+    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
     asked, paid = world.history()[1].calls
-    world.given.model.script = lambda request: says("client", ("client_ask", {}))
+    world.given.model.script = lambda request: says("client", ("client_ask", {"q": 2}))
     world.interrupt("no")
     world.settle()
     assert world.status() is TaskStatus.CLIENT_TOOL_TURN
@@ -115,14 +95,12 @@ WRONG: dict[str, Callable[[Task], object]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_argument_is_invalid(name: str) -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
+    world = MANUAL.at_rest()
     assert code_of(lambda: WRONG[name](control(world))) == "invalid"
 
 
 def test_approval_of_a_call_that_needs_none_is_invalid() -> None:
-    world = world_with_calls()
+    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
     asked, paid = world.history()[1].calls
     assert code_of(lambda: control(world).approve(asked.id)) == "invalid"
     assert code_of(lambda: control(world).answer(paid.id, 1)) == "invalid"

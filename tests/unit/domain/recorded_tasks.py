@@ -183,9 +183,7 @@ RECORDED_TASKS: dict[str, Callable[[], RecordedTask]] = {
 
 
 def _run_until_user_turn() -> World:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
+    world = MANUAL.at_rest()
     assert world.status() is TaskStatus.USER_TURN
     return world
 

@@ -41,9 +41,7 @@ def test_a_repeated_message_counts_once(again: str) -> None:
 
 @pytest.mark.parametrize("task_id", ["task_1", "unknown"])
 def test_a_message_to_an_ended_or_unknown_task_is_refused(task_id: str) -> None:
-    world = SEQUENTIAL.world()
-    world.submit(SEQUENTIAL.team)
-    world.settle()
+    world = SEQUENTIAL.at_rest()
     files = dict(world.files.held)
     with pytest.raises(UsageError, match="has ended \\(completed\\)" if task_id == TASK else "no task 'unknown'"):
         accept_item(world.engine, task_id, UserMessage(item_id="i", created_at=world.engine.now(), text="x"))

@@ -41,9 +41,7 @@ def assert_ended(world: World, status: TaskStatus) -> None:
 
 def test_a_task_whose_close_was_interrupted_accepts_items_again() -> None:
     """The worker that started to close it crashed, and Redis had lost the end."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
+    world = MANUAL.at_rest()
     world.files.held[open_marker_path(TASK)] = closing_marker(1)
     with pytest.raises(AssertionError, match="three times without an answer"):
         world.send("taken", "item2")

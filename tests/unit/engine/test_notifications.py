@@ -74,9 +74,7 @@ def webhook_for(*statuses: str) -> dict[str, Any]:
 
 
 def test_a_file_with_an_invalid_name_does_not_keep_a_task_open(caplog: pytest.LogCaptureFixture) -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[webhook_for("user_turn", "cancelled")])
-    world.settle()
+    world = MANUAL.at_rest(notify=[webhook_for("user_turn", "cancelled")])
     world.files.held[f"{notifications_path(TASK)}order-17~.json"] = b"{}"
     world.stop()
     world.settle()
@@ -235,10 +233,7 @@ def push_receiver(push_id: str) -> NotifyTarget:
 
 def waiting_world() -> World:
     """Return the world of a task that waits, to which receivers may be added."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[])
-    world.settle()
-    return world
+    return MANUAL.at_rest(notify=[])
 
 
 def calls_of_adding() -> list[str]:

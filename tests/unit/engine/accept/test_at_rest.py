@@ -28,10 +28,7 @@ Act = Callable[[World], None]
 
 
 def user_turn() -> World:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    return world
+    return MANUAL.at_rest()
 
 
 def paused() -> World:

@@ -25,10 +25,7 @@ from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 def conversation(journey: Journey, **options: Any) -> World:
     """Return a world in which the journey, as a conversation, waits for the first time."""
-    world = journey.world()
-    world.submit(journey.team, conversation=True, **options)
-    world.settle()
-    return world
+    return journey.at_rest(conversation=True, **options)
 
 
 def talking(**fields: Any) -> World:

@@ -15,13 +15,6 @@ from tests.support.memory_ports.world import TASK, World
 ITEM = "item1"
 
 
-def waiting_task() -> World:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    return world
-
-
 def message(world: World, text: str = "more") -> UserMessage:
     return UserMessage(item_id=ITEM, created_at=world.engine.now(), text=text)
 
@@ -31,7 +24,7 @@ def texts_of_user(world: World) -> list[str]:
 
 
 def test_a_message_that_the_store_writes_again_long_after_counts_once() -> None:
-    world = waiting_task()
+    world = MANUAL.at_rest()
     world.send("more", ITEM)
     late_write = world.files.get(item_path(TASK, ITEM))
     world.settle()
@@ -50,7 +43,7 @@ def test_a_message_that_the_store_writes_again_long_after_counts_once() -> None:
 
 @pytest.mark.parametrize("call_name", ["files.create", "task_store.load", "task_store.add_items", "files.get"])
 def test_if_a_server_does_not_answer_after_the_item_was_sent_the_error_names_its_id(call_name: str) -> None:
-    world = waiting_task()
+    world = MANUAL.at_rest()
     written = list[str]()
 
     def watch(name: str, call: Any) -> Any:

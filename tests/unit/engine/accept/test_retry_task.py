@@ -28,9 +28,7 @@ EXPECTED = ["user", "first", "second", "orchestrator", "second"]
 
 def failed_world(journey: Journey = RETRIED, **options: Any) -> World:
     """Return a world whose task has failed and is closed."""
-    world = journey.world()
-    world.submit(journey.team, at_once=True, **options)
-    world.settle()
+    world = journey.at_rest(at_once=True, **options)
     assert world.summary().status is TaskStatus.FAILED
     return world
 

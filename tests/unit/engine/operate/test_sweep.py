@@ -153,9 +153,7 @@ def test_the_clock_of_a_sweeper_does_not_matter(skew: float) -> None:
 
 def test_restored_counts_of_lost_sweepers_end_no_task() -> None:
     """A failover restores counts that were cleared after a successful pass over the task."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
+    world = MANUAL.at_rest()
     world.server.held.attempts[f"look:{TASK}"] = 9
     world.server.restore(world.server.copy())
     for _ in range(3):
@@ -187,9 +185,7 @@ def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_st
 
 
 def test_a_waiting_task_is_checked_after_doubling_times_and_then_once_a_day() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
+    world = MANUAL.at_rest()
     beginning = world.clock.now()
     checked_hours = []
 
@@ -207,9 +203,7 @@ def test_a_waiting_task_is_checked_after_doubling_times_and_then_once_a_day() ->
 
 def test_a_task_that_has_lost_any_number_of_sweepers_is_abandoned() -> None:
     """A dead letter could not be stored for long, so that the sweeper has tried again and again."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
+    world = MANUAL.at_rest()
     world.server.held.attempts[f"pass:{TASK}"] = 5000
     world.engine.tasks.schedule.set(TASK)
     world.sweep()

@@ -92,9 +92,7 @@ def test_a_failed_task_that_is_being_closed_is_retried(number: int) -> None:
 
 @pytest.mark.parametrize(("act", "seconds"), [(send, CLOSING_TIMEOUT), (export, CLOSE_TIMEOUT)])
 def test_no_caller_waits_for_long_if_the_coordinator_has_died(act: Act, seconds: float) -> None:
-    world = SEQUENTIAL.world()
-    world.submit(SEQUENTIAL.team)
-    world.settle()
+    world = SEQUENTIAL.at_rest()
     world.files.put(open_marker_path(TASK), b"closing 7")
     began = world.clock.now()
     with pytest.raises(TransientError):

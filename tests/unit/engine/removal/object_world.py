@@ -6,9 +6,10 @@ from roboco.domain.paths import tombstone_path
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.accept.request_erasure import request_erasure
 from roboco.workspace.s3_history import S3Histories
+from tests.support.memory_ports.journeys import Journey
 from tests.support.memory_ports.objects import MemoryObjects, ObjectFiles
 from tests.support.memory_ports.watch import Watch, make_call
-from tests.support.memory_ports.world import TASK, Given, World
+from tests.support.memory_ports.world import TASK, Given, World, world_parts
 
 
 class ObjectWorld(World):
@@ -40,6 +41,13 @@ class ObjectWorld(World):
             self.clock.move(seconds)
         raise AssertionError("the condition never held")
 
+    def finish_erasure(self, task_id: str = TASK, seconds: float = 5.0) -> None:
+        """Sweep until the receipt is finished."""
+        self.sweep_until(
+            lambda: tombstone_path(task_id) in self.files.held and self.receipt(task_id).finished_at is not None,
+            seconds,
+        )
+
     def traces(self, task_id: str = TASK) -> list[str]:
         """Return all names of the task, except its receipt and its request, in the workspace and in Redis."""
         held = self.server.held
@@ -49,3 +57,11 @@ class ObjectWorld(World):
         for kind in ("tasks", "inboxes", "entries", "attempts"):
             names += [f"{kind} {name}" for name in getattr(held, kind) if task_id in name]
         return names
+
+
+def at_rest(journey: Journey) -> ObjectWorld:
+    """Return a world in which the team of the journey was submitted, and has worked until it waits or has ended."""
+    world = ObjectWorld(world_parts(journey.script))
+    world.submit(journey.team)
+    world.settle()
+    return world

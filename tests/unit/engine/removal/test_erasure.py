@@ -21,33 +21,17 @@ from tests.support.selection import PARTS, in_parts
 from tests.unit.engine.accept.test_fork import FORK, fork_task
 from tests.unit.engine.coordinate.test_delegate import script as delegating
 from tests.unit.engine.coordinate.test_delegate import team as delegating_team
-from tests.unit.engine.removal.object_world import ObjectWorld
-
-
-def graph_world() -> ObjectWorld:
-    return ObjectWorld(world_parts(GRAPH.script))
-
-
-def ended_task() -> ObjectWorld:
-    world = graph_world()
-    world.submit(GRAPH.team)
-    world.settle()
-    assert world.summary().status.ended
-    return world
+from tests.unit.engine.removal.object_world import ObjectWorld, at_rest
 
 
 def erase(world: ObjectWorld, **fields: Any) -> None:
     """Erase the task, until its receipt is finished."""
     world.erase(**fields)
-    until_erased(world)
-
-
-def until_erased(world: ObjectWorld) -> None:
-    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
+    world.finish_erasure()
 
 
 def test_nothing_of_an_erased_task_remains_but_its_receipt() -> None:
-    world = ended_task()
+    world = at_rest(GRAPH)
     world.files.put(push_receivers_path(TASK), b"{}")
     files = [path for path in world.files.held if path.startswith(f"{TASK}/")]
     size = sum(len(world.files.held[path]) for path in files)
@@ -64,16 +48,14 @@ def test_nothing_of_an_erased_task_remains_but_its_receipt() -> None:
 
 
 def test_a_repeated_request_returns_the_same_receipt() -> None:
-    world = ended_task()
+    world = at_rest(GRAPH)
     erase(world, by="one")
     assert world.erase(by="two") == world.receipt()
     assert world.receipt().by == "one"
 
 
 def test_an_open_task_is_erased_only_if_it_may_be_stopped() -> None:
-    world = ObjectWorld(world_parts(MANUAL.script))
-    world.submit(MANUAL.team)
-    world.settle()
+    world = at_rest(MANUAL)
     with pytest.raises(StateConflict, match="has not ended"):
         world.erase()
     erase(world, stop=True)
@@ -81,7 +63,7 @@ def test_an_open_task_is_erased_only_if_it_may_be_stopped() -> None:
 
 
 def test_messages_controls_forks_and_notices_of_an_erased_task_are_refused() -> None:
-    world = ended_task()
+    world = at_rest(GRAPH)
     erase(world)
     acts: list[Callable[[], object]] = [lambda: world.send("more"), world.stop, world.pause, lambda: fork_task(world)]
     for act in acts:
@@ -91,7 +73,7 @@ def test_messages_controls_forks_and_notices_of_an_erased_task_are_refused() -> 
 
 
 def test_a_late_worker_commits_nothing_and_its_file_is_removed() -> None:
-    world = graph_world()
+    world = ObjectWorld(world_parts(GRAPH.script))
     world.submit(GRAPH.team, at_once=True)
     turn = world.dispatcher.queue.popleft()
 
@@ -99,9 +81,7 @@ def test_a_late_worker_commits_nothing_and_its_file_is_removed() -> None:
         if name == "histories.append":
             world.watch = make_call
             world.erase(stop=True)
-            world.sweep_until(
-                lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None, 30.0
-            )
+            world.finish_erasure(seconds=30.0)
         return call()
 
     world.watch = erase_during_the_append
@@ -129,7 +109,7 @@ def test_sub_tasks_are_erased_with_their_task() -> None:
 
 @pytest.mark.parametrize("choice", ["keep", "erase"])
 def test_forks_are_kept_or_erased_as_the_request_says(choice: str) -> None:
-    world = ended_task()
+    world = at_rest(GRAPH)
     fork_task(world)
     world.settle(FORK)
     assert f"{forks_path(TASK)}{FORK}" in world.files.held
@@ -154,7 +134,7 @@ def test_an_erasure_continues_after_each_crash_and_each_failed_call(part: int) -
 
 def _erase_with_a_failure(number: int, failure: BaseException, after: bool) -> bool:
     """Erase a task with a failure at this port call. Return False if it makes fewer calls."""
-    world = ended_task()
+    world = at_rest(GRAPH)
     files = len([path for path in world.files.held if path.startswith(f"{TASK}/")])
     world.erase()
     world.watch = fault = Fault(number, failure, after)
@@ -173,17 +153,9 @@ def _erase_with_a_failure(number: int, failure: BaseException, after: bool) -> b
     return fault.struck
 
 
-def failed_task() -> ObjectWorld:
-    world = ObjectWorld(world_parts(FAILING.script))
-    world.submit(FAILING.team)
-    world.settle()
-    assert world.summary().status == "failed"
-    return world
-
-
 def test_an_accepted_erasure_is_carried_out_at_each_moment_of_a_retry() -> None:
     for number in range(1, 40):
-        world = failed_task()
+        world = at_rest(FAILING)
 
         def erase_meanwhile(world: ObjectWorld = world) -> None:
             world.watch = make_call
@@ -195,7 +167,7 @@ def test_an_accepted_erasure_is_carried_out_at_each_moment_of_a_retry() -> None:
             retry_task(world.process(), TASK, Retry())
         world.watch = make_call
         if erasure_path(TASK) in world.files.held:
-            until_erased(world)
+            world.finish_erasure()
             assert world.traces() == []
         else:
             assert world.history()

@@ -17,25 +17,11 @@ from tests.support.memory_ports.world import TASK, world_parts
 from tests.unit.engine.accept.test_fork import FORK, fork_task
 from tests.unit.engine.coordinate.test_delegate import script as delegating
 from tests.unit.engine.coordinate.test_delegate import team as delegating_team
-from tests.unit.engine.removal.object_world import ObjectWorld
-
-
-def ended_task() -> ObjectWorld:
-    world = ObjectWorld(world_parts(GRAPH.script))
-    world.submit(GRAPH.team)
-    world.settle()
-    return world
-
-
-def finish(world: ObjectWorld, task_id: str = TASK, seconds: float = 5.0) -> None:
-    """Sweep until the receipt is finished."""
-    world.sweep_until(
-        lambda: tombstone_path(task_id) in world.files.held and world.receipt(task_id).finished_at is not None, seconds
-    )
+from tests.unit.engine.removal.object_world import ObjectWorld, at_rest
 
 
 def test_a_weaker_request_changes_nothing() -> None:
-    world = ended_task()
+    world = at_rest(GRAPH)
     fork_task(world)
     world.settle(FORK)
     world.erase(forks="erase", stop=True)
@@ -45,19 +31,19 @@ def test_a_weaker_request_changes_nothing() -> None:
 
 
 def test_a_stronger_request_keeps_what_the_first_one_removes() -> None:
-    world = ended_task()
+    world = at_rest(GRAPH)
     fork_task(world)
     world.settle(FORK)
     world.erase(forks="keep", stop=True)
     world.erase(forks="erase")
-    finish(world)
-    finish(world, FORK)
+    world.finish_erasure()
+    world.finish_erasure(FORK)
     assert world.receipt().forks_erased
 
 
 @pytest.mark.parametrize("marker", [CLOSED, closing_marker(7)])
 def test_an_erasure_waits_until_the_task_is_closed(marker: bytes) -> None:
-    world = ended_task()
+    world = at_rest(GRAPH)
     world.files.held[open_marker_path(TASK)] = marker
     world.engine.tasks.schedule.remove(TASK)
     world.erase()
@@ -66,19 +52,19 @@ def test_an_erasure_waits_until_the_task_is_closed(marker: bytes) -> None:
     assert world.history()
     del world.files.held[open_marker_path(TASK)]
     world.clock.move(30)
-    finish(world)
+    world.finish_erasure()
     assert world.traces() == []
 
 
 def test_a_process_carries_out_a_few_erasures_at_a_time() -> None:
-    world = ended_task()
+    world = at_rest(GRAPH)
     world.erase()
     while world.engine.process.erasure_slots.acquire(blocking=False):
         pass
     world.sweep()
     assert tombstone_path(TASK) not in world.files.held
     world.engine.process.erasure_slots.release()
-    finish(world, seconds=31)
+    world.finish_erasure(seconds=31)
 
 
 def test_a_sub_task_that_starts_after_the_erasure_of_its_parent_is_erased() -> None:

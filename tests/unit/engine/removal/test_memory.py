@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.memory import Memory, MemoryEntry, owner_path
-from roboco.domain.paths import erasure_path, tombstone_path
+from roboco.domain.paths import erasure_path
 from roboco.engine.operate.erase import LATE_CHECKS
 from roboco.engine.record.task_tar import task_tar
 from roboco.errors import TransientError
@@ -56,7 +56,7 @@ def ended_task() -> ObjectWorld:
 
 def erase(world: ObjectWorld, **fields: Any) -> None:
     world.erase(**fields)
-    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
+    world.finish_erasure()
 
 
 @in_parts

@@ -18,15 +18,13 @@ from roboco.workspace.open import open_workspace
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
 from tests.support.memory_ports.world import TASK, world_parts
 from tests.support.unpacked_tar import unpacked
-from tests.unit.engine.removal.object_world import ObjectWorld
+from tests.unit.engine.removal.object_world import ObjectWorld, at_rest
 
 ARTIFACT = "artifacts/" + "a" * 128
 
 
 def ended_task() -> ObjectWorld:
-    world = ObjectWorld(world_parts(GRAPH.script))
-    world.submit(GRAPH.team)
-    world.settle()
+    world = at_rest(GRAPH)
     world.files.put(f"{TASK}/{ARTIFACT}", b"x" * 3000)
     return world
 
@@ -80,9 +78,7 @@ def test_a_tar_has_no_credentials_of_push_receivers() -> None:
 
 
 def test_an_open_task_is_not_exported() -> None:
-    world = ObjectWorld(world_parts(MANUAL.script))
-    world.submit(MANUAL.team)
-    world.settle()
+    world = at_rest(MANUAL)
     with pytest.raises(StateConflict, match="only an ended task"):
         tar_of(world)
 

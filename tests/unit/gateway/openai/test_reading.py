@@ -13,9 +13,7 @@ from tests.unit.engine.test_listings import listing, run_shop_task
 
 
 def test_a_turn_that_fails_for_good_is_a_failed_response_and_the_next_message_another_one() -> None:
-    world = FAILING.world()
-    world.submit(FAILING.team, conversation=True)
-    world.settle()
+    world = FAILING.at_rest(conversation=True)
     task, head = Task(TASK, world.engine, cast(Any, None), Settings()), ResponseHead(TASK, "desk")
     failed = read_response(task, head, 0)
     assert (failed["status"], "the model refuses" in failed["error"]["message"]) == ("failed", True)
