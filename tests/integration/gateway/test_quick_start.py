@@ -108,7 +108,7 @@ def test_the_program_for_the_openai_package_prints_the_answer(stack: Stack, gate
     program.write_text(example("file", "first_response.py"))
     url = f"http://127.0.0.1:{gateway.port}/openai/v1"
     variables = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": key_of(stack)}
-    assert forked.run_script(program, env=os.environ | variables).strip()
+    assert forked.run_script(program, env=os.environ | variables) == "You answers: Where is my parcel?\n"
 
 
 def test_the_script_of_a_page_signs_in_and_shows_the_text(stack: Stack, tmp_path: Path) -> None:
