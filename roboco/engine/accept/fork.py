@@ -3,8 +3,7 @@
     source's lines ─► team.json ─► lineage.json ─► history ─► artifacts ─► inbox ─► task.json ─► marker ══ accepted
                       (create)     (create)        (begin)    (create)     (create)  (create)     (put)
 
-A run of `what-if` is a fork whose team has a rule, and which has a record of tool results after its
-lineage.
+A run of `what-if` is a fork whose team has a rule, and which has a record of tool results after its lineage.
 
 The steps are copied byte by byte, so their digests prove their origin. The source is only read. If the client dies
 before the marker is written, no worker reads the files, and the same fork, sent again, completes them. If the client
