@@ -201,8 +201,9 @@ def _tool_changes(
 def stay_waiting(engine: Engine, task_id: str, task: Snapshot, at_most: float | None = None) -> bool:
     """Archive the waiting task and schedule its next pass, in `at_most` seconds. Return True if it needs one now.
 
-    It does if an item has arrived meanwhile, or if Redis has lost the task. If a worker began to close the task, and
-    died, and Redis lost the end, reopen the marker.
+    It does if an item has arrived meanwhile, if Redis has lost the task, or if another pass has continued it: that one
+    may die, and its entry in the schedule was replaced here. If a worker began to close the task, and died, and Redis
+    lost the end, reopen the marker.
     """
     archive(engine, task_id, task)
     recover.reopen(engine.workspace, task_id)
@@ -211,7 +212,10 @@ def stay_waiting(engine: Engine, task_id: str, task: Snapshot, at_most: float | 
     pause = min(max(waited, IDLE_CHECK_INTERVAL), MAX_IDLE_CHECK_INTERVAL)
     engine.tasks.schedule.set(task_id, pause if at_most is None else min(pause, at_most))
     now = engine.tasks.task_store.load(task_id, 1)
-    return now is None or not set(now.item_ids) <= set(task.item_ids)
+    if now is not None and now.position.epoch == task.position.epoch and set(now.item_ids) <= set(task.item_ids):
+        return False
+    engine.tasks.schedule.schedule_no_later_than(task_id, engine.policy.redelivery_delay)
+    return True
 
 
 def _record_end(engine: Engine, task_id: str, task: Snapshot, action: End) -> Moved:

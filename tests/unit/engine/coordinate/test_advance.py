@@ -1,5 +1,7 @@
 """advance: one decision after the other, each recorded before it is dispatched."""
 
+from typing import Any
+
 import pytest
 
 from roboco.domain.decision.action import Route
@@ -12,7 +14,8 @@ from roboco.engine.coordinate.advance import advance
 from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH
 from tests.support.memory_ports.journeys import SEQUENTIAL, member
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.world import World, team_of, world_parts
+from tests.support.memory_ports.watch import PortCall, make_call
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 def test_advance_of_an_unknown_task_does_nothing() -> None:
@@ -21,6 +24,28 @@ def test_advance_of_an_unknown_task_does_nothing() -> None:
     advance(world.engine, "nothing")
     assert not world.server.held.schedule
     assert not world.files.held
+
+
+def test_a_slow_pass_keeps_the_check_of_a_task_that_another_one_continues() -> None:
+    """The other one begins a turn whose message is lost. Without a check, the turn would wait for an hour."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    world.pause()
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+
+    def resume_meanwhile(name: str, call: PortCall) -> Any:
+        if name == "schedule.set":
+            world.watch = make_call
+            world.resume()
+            advance(world.engine, TASK)
+            world.dispatcher.queue.clear()
+        return call()
+
+    world.watch = resume_meanwhile
+    advance(world.engine, TASK)
+    assert world.status() is TaskStatus.RUNNING
+    assert world.server.held.schedule[TASK] <= world.clock.now() + world.given.policy.redelivery_delay
 
 
 CUSTOM_TEAM = team_of(
