@@ -20,7 +20,7 @@ from roboco.gateway.principal import Principal
 from roboco.gateway.problem import Problem
 from roboco.gateway.request_log import record_created
 from roboco.gateway.settings import GatewaySettings
-from roboco.gateway.streams.open_streams import PING_SECONDS, OpenStreams
+from roboco.gateway.streams.live_response import PING_SECONDS, OpenStreams
 from roboco.gateway.streams.task_list_source import TaskLists
 
 Created = TypeVar("Created")

@@ -282,9 +282,8 @@ def _error(error: Exception) -> tuple[int, A2AError, Problem | None]:
             return 400, a2a.InvalidParamsError(str(error)[:500]), None
         case _:
             problem = problem_of(error)
-            text = f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
             default = a2a.InternalError if problem.status >= 500 else a2a.InvalidParamsError
-            return problem.status, _KINDS.get(problem.code, default)(text), problem
+            return problem.status, _KINDS.get(problem.code, default)(problem.message), problem
 
 
 def _rest_error(error: Exception) -> Response:

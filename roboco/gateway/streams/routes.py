@@ -17,6 +17,7 @@ from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, problem_of
+from roboco.gateway.rest.parameters import listed_teams
 from roboco.gateway.rest.responses import problems
 from roboco.gateway.streams.ending import failed
 from roboco.gateway.streams.event_page import EventPage, read_page
@@ -165,7 +166,8 @@ def _list_source(
     gateway: Gateway, caller: Principal, query: TasksQuery, place: str, form: type[Form]
 ) -> TaskListSource:
     statuses = parse_statuses(name for name in query.status.split(",") if name)
-    tasks = gateway.task_lists.of(caller.tenant, caller.listed_teams(query.team), query.text)
+    teams = listed_teams(caller, None if query.team is None else [query.team])
+    tasks = gateway.task_lists.of(caller.tenant, teams, query.text)
     return TaskListSource(tasks.read, check_list_place(place), statuses, form)
 
 
