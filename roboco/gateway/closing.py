@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 from typing import Any, Final
@@ -53,7 +53,7 @@ def set_at_signals(closing: asyncio.Event, exit_seconds: float | None = None) ->
 
 
 @asynccontextmanager
-async def racing(*works: Awaitable[Any]) -> AsyncIterator[list[asyncio.Future[Any]]]:
+async def racing(*works: Awaitable[Any]) -> AsyncIterator[Sequence[asyncio.Future[Any]]]:
     """Yield the works once the first one is done. At the end of the block all have ended, the others cancelled."""
     futures = [asyncio.ensure_future(work) for work in works]
     try:
