@@ -155,4 +155,9 @@ def gateway_of(request: Request) -> Gateway:
     return found
 
 
+def base_url(request: Request) -> str:
+    """Return the address of the gateway, as the client of the request names it."""
+    return str(request.base_url).rstrip("/")
+
+
 TheGateway = Annotated[Gateway, Depends(gateway_of)]
