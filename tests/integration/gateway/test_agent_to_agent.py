@@ -37,7 +37,8 @@ from a2a.types import (
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from roboco.notifications.webhook_signature import signature_headers
-from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess, answer, openai_gateway, write_teams
+from tests.support.gateway_openai import LONG_ANSWER, answer, write_teams
+from tests.support.gateway_process import GatewayProcess
 from tests.support.servers.hook_server import HookServer
 from tests.support.stack import Stack, until
 from tests.unit.gateway.answers.test_streams import RemoteTask
@@ -64,7 +65,7 @@ def gateways(tmp_path_factory: pytest.TempPathFactory, hooks: HookServer) -> Ite
         patch.setenv("HOOK_SECRET", SECRET)
         with Stack(folder, teams_dir=write_teams(folder / "teams"), allowlist=allowlist) as stack:
             stack.model.script(answer)
-            with openai_gateway(stack) as one, openai_gateway(stack) as other:
+            with GatewayProcess(stack) as one, GatewayProcess(stack) as other:
                 yield [one, other]
 
 

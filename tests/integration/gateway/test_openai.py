@@ -15,7 +15,8 @@ from openai.types.responses import ResponseFunctionToolCall
 from roboco.lab.servers.gate import Gate
 from tests.support import forked
 from tests.support.documents import example
-from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess
+from tests.support.gateway_openai import LONG_ANSWER
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.workers
 WEATHER: Any = {
