@@ -184,7 +184,7 @@ class TaskLists:
 
     def of(self, tenant: str | None, teams: list[str] | None, text: str) -> SharedTaskList:
         """Return the list with these conditions. Streams with the same conditions get the same object."""
-        conditions = {"tenant": tenant, "team": teams, "text": text}
+        conditions: dict[str, Any] = {"tenant": tenant, "team": teams, "text": text}
         found = self._lists.get(key := json.dumps(conditions))
         if found is None:
             found = self._lists[key] = SharedTaskList(partial(self._read, **conditions))
