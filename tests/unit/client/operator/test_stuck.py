@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from roboco.broker.queue_stats import QueueStats
-from roboco.client.operator.operations import Operations, StuckTask
+from roboco.client.operator.operations import OpenTasks, Operations, StuckTask
 from roboco.client.task_list import with_current_reason
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.inbox.item import parse_item
@@ -53,7 +53,7 @@ def start_workers(rest: RestWorld, *pools: str) -> None:
 def stuck(rest: RestWorld, **filters: Any) -> list[StuckTask]:
     """Return the stuck tasks, as a process sees them that has cached nothing."""
     queues, rest.world.engine = rest.orchestrator._operations._queues, rest.world.process()
-    operations = Operations(rest.world.engine, queues, list)
+    operations = Operations(rest.world.engine, queues, list, lambda _: OpenTasks())
     return operations.stuck(**filters).tasks
 
 
@@ -253,14 +253,6 @@ def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorl
     assert found.cause.startswith("attempts at the turn of writer that workers lost: 2;")
 
 
-def test_a_call_that_a_person_must_approve_is_not_stuck(rest: RestWorld) -> None:
-    rest.replies = [says("I ship", ("ship", {}))]
-    submit(rest)
-    rest.world.settle("acme:t")
-    wait(rest)
-    assert stuck(rest) == []
-
-
 def test_conditions_and_pages_limit_the_list(rest: RestWorld) -> None:
     for name in ("acme:a", "acme:b", "acme:c"):
         submit(rest, name)
@@ -277,9 +269,3 @@ def test_conditions_and_pages_limit_the_list(rest: RestWorld) -> None:
         stuck(rest, status="paused")
     with pytest.raises(UsageError, match="limit"):
         rest.orchestrator.operator.operations.stuck(5000)
-
-
-def test_a_tenants_client_is_refused(rest: RestWorld) -> None:
-    rest.orchestrator.settings = rest.orchestrator.settings.model_copy(update={"tenant": "acme"})
-    with pytest.raises(UsageError, match="operator's"):
-        _ = rest.orchestrator.operator.operations
