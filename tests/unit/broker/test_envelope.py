@@ -14,9 +14,15 @@ from kombu.transport.virtual.base import Channel, Message
 from kombu.utils.json import loads
 
 from roboco.broker.dead_letter import record_of
-from roboco.broker.envelope import MAX_UNREADABLE_BYTES, UnreadableError, read_broadcast, read_envelope
+from roboco.broker.message_reader import (
+    MAX_UNREADABLE_BYTES,
+    REFUSED_HEADER,
+    UnreadableError,
+    read_broadcast,
+    read_envelope,
+    validation_error,
+)
 from roboco.broker.message_signing import SigningKeys
-from roboco.broker.message_validation import REFUSED_HEADER, validation_error
 from roboco.broker.names import AGENTS_QUEUE, TURN_TASK
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter

@@ -9,8 +9,8 @@ import pytest
 
 from roboco.broker.dead_letter import record_of
 from roboco.broker.fair_queues import headers_of
+from roboco.broker.message_reader import MAX_ANSWER_BYTES, MAX_BODY_BYTES, validation_error
 from roboco.broker.message_signing import SigningKeys
-from roboco.broker.message_validation import MAX_ANSWER_BYTES, validation_error
 from roboco.broker.names import TASK_ANSWER_TASK, TURN_TASK
 from roboco.broker.queue_stats import SENT_AT, sent_at
 from roboco.broker.transport import AmqpMessage
@@ -81,3 +81,8 @@ def test_no_worker_holds_an_answer_without_a_signature(changed: dict[str, Any], 
     message: Any = rabbitmq_message(body, application_headers=headers(task=TASK_ANSWER_TASK, **changed))
     found = validation_error(message, {TASK_ANSWER_TASK}, SigningKeys(("k" * 32,)))
     assert found is None if wrong is None else wrong in str(found)
+
+
+def test_a_body_above_the_limit_is_not_decoded() -> None:
+    message: Any = rabbitmq_message(b"x" * (MAX_BODY_BYTES + 1))
+    assert "at most 67108864 are possible" in str(validation_error(message, {TURN_TASK}, SigningKeys(())))
