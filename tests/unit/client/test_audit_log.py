@@ -14,9 +14,8 @@ import pytest
 from roboco.broker import names
 from roboco.cli.terminal import caller
 from roboco.client.audit import IN_REQUEST, Act, audited
-from roboco.client.commands import handle
+from roboco.client.commands import handle, handle_task_command
 from roboco.client.operator.operator import Operator
-from roboco.client.task_commands import handle_task_command
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.paths import lineage_path
 from roboco.errors import UsageError
