@@ -62,17 +62,6 @@ def team(app: Celery, **options: Any) -> TeamTask:
     return roboco.team(TEAM, app=app, context={"audience": "people"}, **options)
 
 
-def test_a_chain_continues_with_the_text_of_the_team(stack: Stack, app: Celery) -> None:
-    result: Any = chain(
-        app.signature("shop.fetch", ("tides",)), team(app).s(), app.signature("shop.publish")
-    ).apply_async()
-    assert result.get(timeout=60) == {"published": "read notes on tides for people"}
-    assert result.parent.get(timeout=60) == "read notes on tides for people"
-    assert shop_lines(stack, "tides") == ["published read notes on tides for people"]
-    task = stack.orchestrator.task(team_task_id(result.parent.id))
-    assert task.summary().status == "completed"
-
-
 def test_celery_events_show_a_team_as_one_celery_task(stack: Stack, app: Celery) -> None:
     """Events show the team as a Celery task that runs from its start to the team's end, and contain no text of it."""
     with capture_events(app) as seen:

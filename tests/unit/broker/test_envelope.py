@@ -3,7 +3,6 @@
 import json
 import tracemalloc
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -71,9 +70,8 @@ def assert_dead_letter_fits(record: Mapping[str, Any]) -> DeadLetter:
     return DeadLetter.model_validate_json(stored)
 
 
-@pytest.mark.parametrize("case", MALFORMED)
-def test_a_malformed_message_is_refused(case: str) -> None:
-    assert refusal_of(MALFORMED[case])
+def test_a_malformed_message_is_refused() -> None:
+    assert [case for case, data in MALFORMED.items() if not refusal_of(data)] == []
 
 
 def test_the_routing_key_of_a_message_is_the_queue_it_was_read_from() -> None:
@@ -119,11 +117,16 @@ def test_random_changes_are_refused_or_run() -> None:
     assert len({reason for reason in reasons if reason}) > 100
 
 
-@pytest.mark.parametrize("case", BROADCASTS)
-def test_a_malformed_broadcast_is_refused_or_unknown(case: str) -> None:
-    unknown = case in ("an unknown method", "arguments that are unknown")
-    with nullcontext() if unknown else pytest.raises(UnreadableError):
-        read_broadcast(BROADCASTS[case], "celery.pidbox")
+def test_a_malformed_broadcast_is_refused_or_unknown() -> None:
+    def passes(data: bytes) -> bool:
+        try:
+            read_broadcast(data, "celery.pidbox")
+        except UnreadableError:
+            return False
+        return True
+
+    passing = [case for case, data in BROADCASTS.items() if passes(data)]
+    assert sorted(passing) == ["an unknown method", "arguments that are unknown"]
 
 
 def test_remote_control_passes() -> None:
