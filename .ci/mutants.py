@@ -311,7 +311,7 @@ BUGS = (
     ),
     Bug(
         "a compressed message is read",
-        "broker/message_validation.py",
+        "broker/message_reader.py",
         'if content_type != "application/json":',
         "if False:",
         "tests/unit/broker/test_envelope.py tests/contract/redis/test_transport.py "

@@ -16,6 +16,7 @@ from roboco.client import session as sessions
 from roboco.client.async_stream import AsyncTaskStream, without_gaps
 from roboco.client.audit import MAX_ID_CHARS, Act, audited
 from roboco.client.blocking import iterate, wait_for
+from roboco.client.commands import handle_task_command
 from roboco.client.context_report import ContextReport, context_report, find_turn
 from roboco.client.feedback import read_feedback, store_feedback
 from roboco.client.in_thread import CONTROLS, SUBMISSIONS, in_thread, run_in_thread
@@ -26,7 +27,6 @@ from roboco.client.pending_actions import PendingActions
 from roboco.client.receipt import Receipt, find_receipt, is_final, latest_receipt
 from roboco.client.stream import TaskStream, WorkerCheck
 from roboco.client.sub_task_stream import SubTaskStream
-from roboco.client.task_commands import handle_task_command
 from roboco.client.task_result import TaskResult, state_of
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.decision.router import Router, route

@@ -36,7 +36,7 @@ from a2a.types import (
 )
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from roboco.notifications.webhook_signature import signature_headers
+from roboco.notifications.webhook import signature_headers
 from tests.support.gateway_openai import LONG_ANSWER, answer, write_teams
 from tests.support.gateway_process import GatewayProcess
 from tests.support.servers.hook_server import HookServer

@@ -17,7 +17,7 @@ from roboco.ports.histories import Histories
 from roboco.tools.search import sqlite_index as index_file
 from roboco.tools.search.index_cache import IndexCache
 from roboco.tools.search.memory_index import MemoryIndex
-from roboco.workers.erased_indexes import remove_erased_indexes
+from roboco.workers.scans import remove_erased_indexes
 from roboco.workspace.open import open_workspace
 from tests.support.forked_child import forked_child
 from tests.support.memory_ports.workspace import MemoryFiles
