@@ -12,7 +12,6 @@ from roboco.domain.history.part import (
     TextPart,
 )
 from roboco.domain.history.step import TaskStep, parse_step, verify_chain
-from roboco.domain.session.session import SessionToolUse
 from roboco.domain.stream.event import parse_stream_message
 from roboco.errors import CorruptHistory
 
@@ -75,8 +74,3 @@ def test_artifact_part_may_have_the_fields_of_its_artifact() -> None:
     step = parse_step(json.dumps(STEP | {"parts": [{"type": "artifact"} | flat]}))
     assert step.parts == (part,)
     assert (part.artifact_id, part.uri, part.mime_type) == tuple(flat.values())
-
-
-def test_tool_use_may_have_a_null_input() -> None:
-    use = SessionToolUse.model_validate({"tool_name": "look", "tool_use_id": "t1", "input": None})
-    assert use.input is None

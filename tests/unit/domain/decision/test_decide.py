@@ -17,13 +17,13 @@ from roboco.domain.decision.action import (
 )
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.tool_answers import local_answers
-from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolOutcome, ToolResult, failed_outcome
+from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolOutcome, ToolResult
 from roboco.domain.history.task_state import TaskState
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
-from tests.unit.domain.steps import START, Line, call, failed, history_of, result, routed, steps_of, text
+from tests.unit.domain.steps import START, Line, call, failed, history_of, result, steps_of, text
 
 TEAM = validate_team(
     {
@@ -105,15 +105,12 @@ def test_a_router_that_names_an_unknown_agent_is_an_error(rule: str, code: str) 
     [
         (("orchestrator", [failed("stopped", "enough")]), TaskStatus.CANCELLED),
         (("orchestrator", [failed("limit", "enough")]), TaskStatus.FAILED),
-        (("orchestrator", [failed("attempts", "enough")]), TaskStatus.FAILED),
-        (("orchestrator", [failed("router", "enough")]), TaskStatus.FAILED),
-        (("a", [failed("http_401", "enough")]), TaskStatus.FAILED),
         (("a", [text("half"), failed("connection", "enough")]), TaskStatus.FAILED),
     ],
 )
-@pytest.mark.parametrize("inbox", [(), (STOP,), (MORE,)])
-def test_an_error_ends_the_task_for_any_inbox(last: Line, status: TaskStatus, inbox: tuple[Any, ...]) -> None:
-    assert decide_after(GO, last, inbox=inbox) == End(status, "enough")
+def test_an_error_ends_the_task_for_any_inbox(last: Line, status: TaskStatus) -> None:
+    for inbox in ((), (STOP,), (MORE,)):
+        assert decide_after(GO, last, inbox=inbox) == End(status, "enough")
 
 
 def test_an_error_of_a_tool_ends_nothing() -> None:
@@ -125,9 +122,8 @@ def test_an_error_of_a_tool_ends_nothing() -> None:
 
 
 @pytest.mark.parametrize("lines", [[GO], [GO, ("a", "x")], [GO, ("c", "x")], [GO, ("b", "x")]])
-@pytest.mark.parametrize("inbox", [(STOP,), (MORE, STOP), (STOP, Stop(item_id="t", created_at=START))])
-def test_a_stop_becomes_the_last_step(lines: list[Line], inbox: tuple[Any, ...]) -> None:
-    action = decide_after(*lines, inbox=inbox, give_up_reason="lost")
+def test_a_stop_becomes_the_last_step(lines: list[Line]) -> None:
+    action = decide_after(*lines, inbox=(MORE, STOP, Stop(item_id="t", created_at=START)), give_up_reason="lost")
     assert isinstance(action, AppendStep)
     assert (action.agent_name, action.item_ids, action.metadata) == ("orchestrator", ("s",), {"item_id": "s"})
     assert [part.model_dump() for part in action.parts] == [{"type": "error", "code": "stopped", "message": "enough"}]
@@ -147,12 +143,6 @@ def test_a_stop_closes_open_calls_first() -> None:
 
 
 # --- tool calls ------------------------------------------------------------------------------------------------
-
-
-def test_calls_are_dispatched() -> None:
-    action = decide_after(GO, ("a", [text("x"), call("1"), call("2")]))
-    assert isinstance(action, CallTools)
-    assert [one.id for one in action.calls] == ["1", "2"]
 
 
 def test_only_calls_without_an_outcome_are_dispatched() -> None:
@@ -178,14 +168,9 @@ def test_results_become_a_step_in_the_order_of_the_calls() -> None:
         ("a", call("1", "nothing"), {}, "tool 'nothing' is not on your list"),
         ("b", call("1", "memory_search"), {}, "you may call: add"),
         ("c", call("1", "add"), {}, "you may call: no tools"),
-        ("b", handoff("1", "a"), {}, "tool 'handoff' is not on your list; you may call: add"),
         ("a", handoff("1", "a"), {}, "you cannot hand off to 'a'; possible destinations: b, c"),
-        ("a", handoff("1", "x"), {}, "you cannot hand off to 'x'; possible destinations: b, c"),
         ("a", handoff("1", None), {}, "you cannot hand off to 'None'"),
-        ("a", handoff("1", ["b"]), {}, "you cannot hand off to"),
-        ("a", call("1", "handoff"), {}, "you cannot hand off to 'None'"),
         ("a", call("1"), {"invalid_calls": {"1": "the arguments are not JSON"}}, "are not JSON; call 'add' again"),
-        ("a", handoff("1", "b"), {"invalid_calls": {"1": "the arguments are no"}}, "no; call 'handoff' again"),
         ("a", call("1", "x" * 500), {}, f"tool {'x' * 80!r} is not"),
     ],
 )
@@ -256,32 +241,17 @@ def test_a_stop_gives_an_open_irreversible_call_an_unknown_outcome() -> None:
 # --- messages --------------------------------------------------------------------------------------------------
 
 
-def test_a_message_becomes_a_step() -> None:
-    action = decide_after(GO, ("c", "x"), inbox=(MORE,))
+def test_the_oldest_message_becomes_a_step_with_the_reason_of_the_wait_that_it_ends() -> None:
+    other = UserMessage(item_id="n", created_at=START, text="other")
+    action = decide_after(GO, ("c", "x"), inbox=(MORE, other))
     assert isinstance(action, AppendStep)
     assert (action.agent_name, action.parts, action.item_ids) == ("user", (TextPart(text="more"),), ("m",))
     assert action.metadata["item_id"] == "m"
     assert "agent" not in action.metadata
-
-
-def test_the_oldest_message_goes_first() -> None:
-    other = UserMessage(item_id="n", created_at=START, text="other")
-    action = decide_after(GO, inbox=(other, MORE))
-    assert isinstance(action, AppendStep)
-    assert action.item_ids == ("n",)
-
-
-def test_a_message_may_name_the_agent_that_answers() -> None:
+    assert (action.metadata["routing"]["rule"], action.metadata["routing"]["to"]) == ("c: no edge", "USER")
     action = decide_after(GO, inbox=(MORE.model_copy(update={"agent": "b"}),))
     assert isinstance(action, AppendStep)
     assert action.metadata["agent"] == "b"
-
-
-def test_a_message_that_ends_a_wait_keeps_the_reason_of_the_wait() -> None:
-    action = decide_after(GO, ("c", "x"), inbox=(MORE,))
-    assert isinstance(action, AppendStep)
-    assert action.metadata["routing"]["rule"] == "c: no edge"
-    assert action.metadata["routing"]["to"] == "USER"
 
 
 def test_a_message_waits_for_open_calls() -> None:
@@ -367,13 +337,3 @@ def test_exhausted_attempts_end_the_task() -> None:
     assert isinstance(action, AppendStep)
     assert action.agent_name == "orchestrator"
     assert action.parts[0].model_dump() == {"type": "error", "code": "attempts", "message": "lost 5 times"}
-
-
-def test_a_failed_outcome_holds_its_error() -> None:
-    outcome = failed_outcome("1", "no net", 12)
-    assert (outcome.result.is_error, outcome.result.error, outcome.result.runtime_ms) == (True, "no net", 12)
-
-
-def test_equal_histories_have_equal_decisions() -> None:
-    lines: list[Line] = [GO, ("a", "x", routed("a")), ("b", [call("1")])]
-    assert decide_after(*lines) == decide_after(*lines)
