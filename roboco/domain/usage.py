@@ -1,7 +1,7 @@
 """Usage: the usage of an agent, a tool or a whole task."""
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import add
 from typing import Any, Final
@@ -32,15 +32,14 @@ class ModelUsage:
 
     def plus(self, more: "ModelUsage") -> "ModelUsage":
         """Return the sum of both."""
-        return self._merged(more, add, self.estimated or more.estimated)
+        return replace(self._merged(more, add), estimated=self.estimated or more.estimated)
 
     def maximum(self, other: "ModelUsage") -> "ModelUsage":
         """Return the larger of both, count by count."""
-        return self._merged(other, max, self.estimated and other.estimated)
+        return replace(self._merged(other, max), estimated=self.estimated and other.estimated)
 
-    def _merged(self, other: "ModelUsage", merge: Callable[[int, int], int], estimated: bool) -> "ModelUsage":
-        counts = zip(astuple(self)[:-1], astuple(other)[:-1], strict=True)
-        return ModelUsage(*(merge(*pair) for pair in counts), estimated=estimated)
+    def _merged(self, other: "ModelUsage", merge: Callable[[int, int], int]) -> "ModelUsage":
+        return ModelUsage(*map(merge, astuple(self)[:-1], astuple(other)[:-1]))
 
     def metadata(self) -> dict[str, object]:
         """Return the usage as metadata of a step. Counts that are 0 and that not every model has are left out."""

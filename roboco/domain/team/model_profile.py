@@ -218,8 +218,11 @@ class ModelLimits:
         If there is none, return one without numbers.
         """
         address = profile.base_url or self._own
-        found = (one for one in self._limits if one.model == profile.model and _applies(one.address, address))
-        return next(found, ModelLimit(profile.model, address.rstrip("/")))
+        for one in self._limits:
+            same = one.address.rstrip("/") == address.rstrip("/")
+            if one.model == profile.model and (same or covers(one.address, address)):
+                return one
+        return ModelLimit(profile.model, address.rstrip("/"))
 
 
 def parse_limit(entry: str, default_address: str = OPENAI_BASE_URL) -> ModelLimit:
@@ -236,7 +239,3 @@ def parse_limit(entry: str, default_address: str = OPENAI_BASE_URL) -> ModelLimi
     if 0 in (requests, tokens):
         raise UsageError(f"{entry!r} allows nothing: limits are at least 1")
     return ModelLimit(found["model"], found["address"] or default_address, requests, tokens)
-
-
-def _applies(entry: str, address: str) -> bool:
-    return entry.rstrip("/") == address.rstrip("/") or covers(entry, address)
