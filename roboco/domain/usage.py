@@ -1,7 +1,7 @@
 """Usage: the usage of an agent, a tool or a whole task."""
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import add
 from typing import Any, Final
@@ -39,7 +39,8 @@ class ModelUsage:
         return replace(self._merged(other, max), estimated=self.estimated and other.estimated)
 
     def _merged(self, other: "ModelUsage", merge: Callable[[int, int], int]) -> "ModelUsage":
-        return ModelUsage(*map(merge, astuple(self)[:-1], astuple(other)[:-1]))
+        counts = ("tokens_in", "tokens_out", "cached_in", "cache_write", "reasoning")
+        return replace(self, **{name: merge(getattr(self, name), getattr(other, name)) for name in counts})
 
     def metadata(self) -> dict[str, object]:
         """Return the usage as metadata of a step. Counts that are 0 and that not every model has are left out."""
