@@ -40,7 +40,8 @@ class ModelUsage:
 
     def _merged(self, other: "ModelUsage", merge: Callable[[int, int], int]) -> "ModelUsage":
         counts = ("tokens_in", "tokens_out", "cached_in", "cache_write", "reasoning")
-        return replace(self, **{name: merge(getattr(self, name), getattr(other, name)) for name in counts})
+        merged: dict[str, Any] = {name: merge(getattr(self, name), getattr(other, name)) for name in counts}
+        return replace(self, **merged)
 
     def metadata(self) -> dict[str, object]:
         """Return the usage as metadata of a step. Counts that are 0 and that not every model has are left out."""

@@ -17,7 +17,7 @@ from roboco.domain.decision.action import (
 )
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.tool_answers import local_answers
-from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolOutcome, ToolResult
+from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolOutcome, ToolResult
 from roboco.domain.history.task_state import TaskState
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.status import TaskStatus
@@ -74,11 +74,8 @@ def test_an_agent_acts(lines: list[Line], agent: str, rule: str) -> None:
     assert (action.agent, action.route.to, action.route.rule, action.handed_off_by) == (agent, agent, rule, None)
 
 
-def test_end_completes_the_task() -> None:
+def test_a_route_to_the_user_waits_and_one_to_the_end_completes_the_task() -> None:
     assert decide_after(GO, ("b", "x")) == End(TaskStatus.COMPLETED, "after b always")
-
-
-def test_a_route_to_the_user_waits() -> None:
     action = decide_after(GO, ("c", "x"))
     assert isinstance(action, Wait)
     assert (action.status, action.route.to, action.route.rule) == (TaskStatus.USER_TURN, "USER", "c: no edge")
@@ -208,18 +205,6 @@ def test_the_second_handoff_of_a_step_is_refused() -> None:
     assert "already handed off" in str(answers["2"].result.error)
 
 
-def test_a_handoff_beside_other_calls_waits_for_their_results() -> None:
-    parts = [call("1"), handoff("2", "c"), call("3", "nothing")]
-    action = decide_after(GO, ("a", parts))
-    assert action == CallTools((ToolCall(id="1", tool_name="add", args={}),))
-    action = decide_after(GO, ("a", parts), outcomes={"1": ok("1")})
-    assert isinstance(action, AppendStep)
-    assert [outcome.result.tool_call_id for outcome in action.unpublished_results] == ["2", "3"]
-    after = decide_after(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
-    assert isinstance(after, StartTurn)
-    assert after.agent == "c"
-
-
 def test_the_reason_of_a_handoff_may_be_missing_or_long() -> None:
     for given, expected in (({}, "a handed off"), ({"reason": 5}, "5"), ({"reason": "x" * 900}, "x" * 500)):
         parts = [call("1", "handoff", {"destination_agent": "b"} | given)]
@@ -324,12 +309,6 @@ def test_limits_end_the_task_before_the_next_turn(limits: dict[str, Any], second
     else:
         assert isinstance(action, AppendStep)
         assert action.parts[0].model_dump() == {"type": "error", "code": "limit", "message": message}
-
-
-def test_limits_do_not_affect_ends_and_waits() -> None:
-    team = TEAM.model_copy(update={"limits": TEAM.limits.model_copy(update={"max_steps": 1})})
-    assert isinstance(decide_after(GO, ("b", "x"), team=team), End)
-    assert isinstance(decide_after(GO, ("c", "x"), team=team), Wait)
 
 
 def test_exhausted_attempts_end_the_task() -> None:

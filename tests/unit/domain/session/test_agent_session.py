@@ -133,9 +133,8 @@ def test_messages_and_statuses_have_the_methods_of_document_003() -> None:
 
 def test_agent_delta_keeps_indexes_and_the_rewind() -> None:
     session = session_of(STEPS)
-    delta = agent_delta(
-        SessionDelta(continuation_token="b", messages_by_idx={3: session.messages[3]}, rewind_to=3, title="A title")
-    )
+    given = SessionDelta(continuation_token="b", messages_by_idx={3: session.messages[3]}, rewind_to=3, title="A title")
+    delta = agent_delta(given)
     assert delta.messages_by_idx == {3: agent_session(session).messages[3]}
     assert (delta.continuation_token, delta.rewind_to, delta.title) == ("b", 3, "A title")
     assert (delta.status, delta.task_status, delta.goals) == (None, None, None)
