@@ -17,7 +17,7 @@ from roboco.domain.decision.action import (
 )
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.tool_answers import local_answers
-from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolOutcome, ToolResult
+from roboco.domain.history.part import Artifact, ErrorPart, ToolOutcome, ToolResult
 from roboco.domain.history.task_state import TaskState
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.status import TaskStatus
@@ -110,11 +110,6 @@ def test_an_error_ends_the_task_for_any_inbox(last: Line, status: TaskStatus) ->
         assert decide_after(GO, last, inbox=inbox) == End(status, "enough")
 
 
-def test_an_error_of_a_tool_ends_nothing() -> None:
-    steps: list[Line] = [GO, ("a", [call("1")]), ("tool_executor", [result("1", error="no"), failed("tool")])]
-    assert isinstance(decide_after(*steps), StartTurn)
-
-
 # --- stop ------------------------------------------------------------------------------------------------------
 
 
@@ -124,6 +119,12 @@ def test_a_stop_becomes_the_last_step(lines: list[Line]) -> None:
     assert isinstance(action, AppendStep)
     assert (action.agent_name, action.item_ids, action.metadata) == ("orchestrator", ("s",), {"item_id": "s"})
     assert [part.model_dump() for part in action.parts] == [{"type": "error", "code": "stopped", "message": "enough"}]
+
+
+def test_the_oldest_queued_message_becomes_a_step() -> None:
+    action = decide_after(GO, ("c", "x"), inbox=(MORE, MORE.model_copy(update={"item_id": "n"})))
+    assert isinstance(action, AppendStep)
+    assert (action.agent_name, action.item_ids) == ("user", ("m",))
 
 
 def test_a_stop_closes_open_calls_first() -> None:
@@ -139,6 +140,18 @@ def test_a_stop_closes_open_calls_first() -> None:
     assert [outcome.result.tool_call_id for outcome in action.unpublished_results] == ["1", "3"]
 
 
+def test_results_keep_their_files_and_an_irreversible_call_that_is_stopped_is_unknown() -> None:
+    made = Artifact(artifact_id="f", uri="file://artifacts/f", mime_type="text/plain")
+    team = TEAM.model_copy(
+        update={"tools": tuple(one.model_copy(update={"effect": "irreversible"}) for one in TEAM.tools)}
+    )
+    lines: list[Line] = [GO, ("a", [call("1"), call("2")])]
+    action = decide_after(*lines, inbox=(STOP,), outcomes={"1": ok("1", "one", (made,))}, team=team)
+    assert isinstance(action, AppendStep)
+    assert [part.type for part in action.parts] == ["tool_result", "artifact", "tool_result"]
+    assert "outcome unknown: the call was ended before its result was in (enough)" in str(action.parts[2])
+
+
 # --- tool calls ------------------------------------------------------------------------------------------------
 
 
@@ -147,15 +160,6 @@ def test_only_calls_without_an_outcome_are_dispatched() -> None:
     action = decide_after(GO, ("a", parts), outcomes={"1": ok("1")})
     assert isinstance(action, CallTools)
     assert [one.id for one in action.calls] == ["2"]
-
-
-def test_results_become_a_step_in_the_order_of_the_calls() -> None:
-    made = Artifact(artifact_id="f", uri="file://artifacts/f", mime_type="text/plain")
-    outcomes = {"2": ok("2", "two"), "1": ok("1", "one", (made,))}
-    action = decide_after(GO, ("a", [call("1"), call("2")]), outcomes=outcomes)
-    assert isinstance(action, AppendStep)
-    assert [part.type for part in action.parts] == ["tool_result", "artifact", "tool_result"]
-    assert action.unpublished_results == ()
 
 
 @pytest.mark.parametrize(
@@ -187,17 +191,6 @@ def test_a_refused_handoff_keeps_the_turn() -> None:
     assert (action.agent, action.handed_off_by) == ("a", None)
 
 
-def test_a_handoff_is_answered_by_the_coordinator_and_overrides_the_router() -> None:
-    parts = [handoff("1", "c", "check this")]
-    action = decide_after(GO, ("a", parts))
-    assert isinstance(action, AppendStep)
-    assert action.unpublished_results[0].result.result == "the work is handed off to c"
-    after = decide_after(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
-    assert isinstance(after, StartTurn)
-    assert (after.agent, after.handed_off_by) == ("c", "a")
-    assert after.route == Route("c", "graph", "handoff", "check this", ("b", "c"))
-
-
 def test_the_second_handoff_of_a_step_is_refused() -> None:
     step = steps_of(GO, ("a", [handoff("0", "x"), handoff("1", "b"), handoff("2", "c"), handoff("3", "b")]))[1]
     answers = local_answers(TEAM, TaskState(), step)
@@ -205,42 +198,7 @@ def test_the_second_handoff_of_a_step_is_refused() -> None:
     assert "already handed off" in str(answers["2"].result.error)
 
 
-def test_the_reason_of_a_handoff_may_be_missing_or_long() -> None:
-    for given, expected in (({}, "a handed off"), ({"reason": 5}, "5"), ({"reason": "x" * 900}, "x" * 500)):
-        parts = [call("1", "handoff", {"destination_agent": "b"} | given)]
-        action = decide_after(GO, ("a", parts), ("tool_executor", [result("1", "ok")]))
-        assert isinstance(action, StartTurn)
-        assert action.route.reason == expected
-
-
-def test_a_stop_gives_an_open_irreversible_call_an_unknown_outcome() -> None:
-    tools = tuple(tool.model_copy(update={"effect": "irreversible"}) for tool in TEAM.tools)
-    team = TEAM.model_copy(update={"tools": tools})
-    action = decide_after(GO, ("a", [call("1"), call("2")]), inbox=(STOP,), outcomes={"2": ok("2", 7)}, team=team)
-    assert isinstance(action, AppendStep)
-    first, second = (part.tool_result for part in action.parts if part.type == "tool_result")
-    assert str(first.error).startswith("outcome unknown: the call was ended before its result was in (enough)")
-    assert second.result == 7
-
-
 # --- messages --------------------------------------------------------------------------------------------------
-
-
-def test_the_oldest_message_becomes_a_step_with_the_reason_of_the_wait_that_it_ends() -> None:
-    other = UserMessage(item_id="n", created_at=START, text="other")
-    action = decide_after(GO, ("c", "x"), inbox=(MORE, other))
-    assert isinstance(action, AppendStep)
-    assert (action.agent_name, action.parts, action.item_ids) == ("user", (TextPart(text="more"),), ("m",))
-    assert action.metadata["item_id"] == "m"
-    assert "agent" not in action.metadata
-    assert (action.metadata["routing"]["rule"], action.metadata["routing"]["to"]) == ("c: no edge", "USER")
-    action = decide_after(GO, inbox=(MORE.model_copy(update={"agent": "b"}),))
-    assert isinstance(action, AppendStep)
-    assert action.metadata["agent"] == "b"
-
-
-def test_a_message_waits_for_open_calls() -> None:
-    assert isinstance(decide_after(GO, ("a", [call("1")]), inbox=(MORE,)), CallTools)
 
 
 @pytest.mark.parametrize(
