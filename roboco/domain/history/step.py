@@ -395,19 +395,20 @@ def verify_chain(lines: Iterable[str | bytes]) -> int:
     prev_digest = ""
     seq = -1
     for seq, line in enumerate(lines):
-        record = _record(seq, line)
+        encoded = line.encode() if isinstance(line, str) else line
+        record = _record(seq, encoded)
         where = f"step {seq} ({record.get('step_id', 'without id')})"
         if record.get("seq") != seq:
             raise CorruptHistory(f"{where} says that its position is {record.get('seq')!r}")
         if record.get("prev_digest") != prev_digest:
             raise CorruptHistory(f"{where} does not follow the step before: its prev_digest differs")
-        if digest_of(record) != record.get("digest") or canonical_json(record).encode() != _bytes(line):
+        if digest_of(record) != record.get("digest") or canonical_json(record).encode() != encoded:
             raise CorruptHistory(f"{where} was changed: its digest does not match its content")
         prev_digest = record["digest"]
     return seq + 1
 
 
-def _record(seq: int, line: str | bytes) -> dict[str, Any]:
+def _record(seq: int, line: bytes) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except ValueError as error:
@@ -415,10 +416,6 @@ def _record(seq: int, line: str | bytes) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise CorruptHistory(f"step {seq} is not a JSON object")
     return record
-
-
-def _bytes(line: str | bytes) -> bytes:
-    return line.encode() if isinstance(line, str) else line
 
 
 Priority = Literal["high", "normal", "low"]
