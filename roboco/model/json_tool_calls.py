@@ -40,6 +40,16 @@ _JSON_BEGINS = re.compile(
     r"""(?:`{3}[ \t]{0,4}\w{0,16}\s{0,4})?(?:\{|\[\s{0,8}(?:[\[{"']|\Z))|`{3}[ \t]{0,4}(?:json)?\s*\Z"""
 )
 """The beginning of an object, or of a list of objects, lists or strings, with its fence: not a footnote such as [1]."""
+_FENCE = r"(?:`{3}[ \t]{0,4}\w{0,16}\s{0,4})?"
+_CALL = re.compile(
+    _FENCE + r"(?P<json>(?:\[\s{0,8})?\{\s{0,8}"
+    r'"(?:(?:calls|tool|tool_calls?|function|function_call)"|name"\s{0,4}:\s{0,4}"[^"]{0,64}"\s{0,4},\s{0,8}'
+    r'"(?:args|arguments|parameters)")\s{0,4}:)'
+)
+"""The beginning of a tool call, in the formats that models learn."""
+_BARELY_BEGUN = re.compile(_FENCE + r'(?:\[\s{0,8})?\{\s{0,8}(?:"\w{0,20}"?\s{0,4}:?\s{0,4})?\Z')
+"""An object that was cut off before its first value."""
+_CLOSING_FENCE = re.compile(r"\s{0,8}`{3}[ \t]{0,4}(?:\n|\Z)")
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,23 @@ def words_request(plain: Request) -> Request:
     """Return the plain request with a demand for words, after an answer that was tool calls alone."""
     demand = "You have no tools now. Answer in plain words, without JSON."
     return replace(plain, messages=plain_messages((*plain.messages, {"role": "user", "content": demand})))
+
+
+def without_calls(reply: str) -> str:
+    """Return the reply without the tool calls that it has as JSON. A call that is no JSON ends it.
+
+    A model that has called tools before writes further ones as text even if it has none at the moment.
+    """
+    words, end = list[str](), 0
+    while begun := _CALL.search(reply, end):
+        words.append(reply[end : begun.start()])
+        try:
+            _, end = json.JSONDecoder().raw_decode(reply, begun.start("json"))
+        except (ValueError, RecursionError):
+            end = len(reply)
+        closing = _CLOSING_FENCE.match(reply, end) if begun[0].startswith("`") else None
+        end = closing.end() if closing else end
+    return _BARELY_BEGUN.sub("", "".join([*words, reply[end:]]))
 
 
 def fallback(reply: str, request: Request, answer: JsonReply, cut_off: bool) -> JsonReply:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.model.json_tool_calls import MAX_CALLS, json_request, parse_reply, response_format
+from roboco.model.json_tool_calls import MAX_CALLS, json_request, parse_reply, response_format, without_calls
 from roboco.model.plain_messages import plain_messages
 from roboco.model.strict_schema import ANY_VALUE, is_strict, strict_schema
 from roboco.model.tool_descriptions import describe_tools
@@ -245,6 +245,34 @@ def test_a_reply_may_contain_the_maximum_number_of_calls() -> None:
     calls = [{"tool": "go", "args": {"n": n}} for n in range(MAX_CALLS)]
     answer = parse_reply(json.dumps({"calls": calls}), request(tool({})), cut_off=False)
     assert len(answer.calls) == MAX_CALLS
+
+
+CALL = '{"calls": [{"tool": "add", "args": {"text": "} ] \\\\ \\" {"}}]}'
+SPOKEN = {
+    CALL: "",
+    f"```json\n{CALL}\n```\nDone.": "Done.",
+    f"```\n{CALL}\n``` \n": "",
+    f"Let me see. {CALL} Well. {CALL}": "Let me see.  Well. ",
+    '[{"name": "add", "arguments": {}}] tail': " tail",
+    'First. {"function": {"name": "add"}}': "First. ",
+    '{"tool_calls": [': "",
+    '```json\n{"to': "",
+    "{": "",
+    '{"name": "Ann", "age": 5}': '{"name": "Ann", "age": 5}',
+    "Use `a[0]` and {x}, see [this](u).": "Use `a[0]` and {x}, see [this](u).",
+    "```py\nx = {1: 2}\n```\n": "```py\nx = {1: 2}\n```\n",
+    '{"text": "hello"}': '{"text": "hello"}',
+}
+"""Replies, and what of each is no call."""
+
+
+def test_the_words_of_a_reply_are_what_is_no_call() -> None:
+    assert {reply: without_calls(reply) for reply in SPOKEN} == SPOKEN
+
+
+@pytest.mark.parametrize("piece", ["`", "[", "{", "``` ", CALL, '{"name":"'])
+def test_four_times_the_words_take_four_times_the_time(piece: str) -> None:
+    assert_costs_at_most(8, lambda: without_calls(piece * 40_000), lambda: without_calls(piece * 10_000))
 
 
 FIVE_THOUSAND_NAMES = [f"n{n}" for n in range(5000)]
