@@ -53,14 +53,6 @@ def test_the_request_contains_the_settings_of_the_profile(server: ModelServer, m
     assert (full["temperature"], full["top_p"], full["max_tokens"], full["tools"]) == (0.5, 0.9, 100, [TOOL])
 
 
-@pytest.mark.parametrize(("of_profile", "of_call", "sent"), [(100, 20, 20), (20, 100, 20), (None, 7, 7), (8, None, 8)])
-def test_the_smaller_limit_of_tokens_is_sent(
-    server: ModelServer, model: OpenAIModel, of_profile: int | None, of_call: int | None, sent: int
-) -> None:
-    read_reply(model.stream(replace(make_request(max_tokens=of_profile), max_tokens=of_call)))
-    assert server.requests[0].request.body["max_tokens"] == sent
-
-
 def test_a_call_is_required_only_of_a_model_with_tools(server: ModelServer, model: OpenAIModel) -> None:
     read_reply(model.stream(replace(make_request("go", TOOL), tool_choice="required")))
     read_reply(model.stream(replace(make_request("go"), tool_choice="required")))
@@ -185,9 +177,10 @@ def test_a_redirect_does_not_receive_the_key(
     assert received_keys == [f"Bearer {API_KEY}"]
     assert server.requests == []
     assert f"{server.base_url}/chat/completions" in error.message
+    assert "base_url" in error.message
 
 
-@pytest.mark.parametrize("length", [0, 270, 280, 290, 300, 385])
+@pytest.mark.parametrize("length", [0, 285, 385])
 def test_a_key_in_a_response_of_the_server_appears_in_no_error(
     server: ModelServer, model: OpenAIModel, caplog: pytest.LogCaptureFixture, length: int
 ) -> None:
