@@ -95,11 +95,6 @@ def test_the_media_type_is_detected_from_the_bytes(part: dict[str, Any], mime_ty
     assert artifact.name[len(before) + 32 :] == ending
 
 
-def test_resource_keeps_its_uri() -> None:
-    (described,) = store_parts(MemoryFiles(), file(b"tea,3", "text/csv")).result.result
-    assert (described["uri"], set(described)) == ("shop://menu", {"type", "uri", "mime_type", "artifact", "size"})
-
-
 def test_unreadable_data_is_left_out_with_the_reason() -> None:
     files = MemoryFiles()
     parts = [

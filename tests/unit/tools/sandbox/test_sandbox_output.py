@@ -1,18 +1,8 @@
 """OutputBuffer: the beginning and the end of an output."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from roboco.tools.sandbox.supervisor import OutputBuffer
-
-
-@given(st.binary(min_size=41, max_size=300))
-def test_the_output_of_any_bytes_is_limited(data: bytes) -> None:
-    output = OutputBuffer(40)
-    output.append(data)
-    assert len(output.text().encode()) < 40 * 3 + 60
-    assert "bytes of output left out here" in output.text()
 
 
 @pytest.mark.parametrize("shift", range(4))

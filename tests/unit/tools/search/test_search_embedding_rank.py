@@ -20,7 +20,6 @@ from roboco.tools.search.memory_index import BATCH_SIZE, Embedder, MemoryIndex
 from roboco.tools.search.passage import Passage
 from roboco.tools.search.result import SearchFilters, SearchResult
 from roboco.tools.search.sqlite_index import SqliteIndex
-from roboco.tools.search.vector import unit_vector
 from tests.support.memory_ports.workspace import MemoryHistories
 from tests.unit.domain.steps import steps_of
 
@@ -195,19 +194,6 @@ def test_vectors_of_another_length_are_of_another_model(endpoint: EmbeddingsServ
     assert [len(request["input"]) for request in endpoint.requests] == [1, len(TEXTS)] * 2
 
 
-def test_vectors_of_different_lengths_are_reported(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
-    endpoint.answer = lambda texts: (
-        200,
-        {"data": [{"index": at, "embedding": [1.0] * (at + 2)} for at, text in enumerate(texts)]},
-    )
-    found = index_of(tmp_path, embedder_of(endpoint)).search(TASK, "ocean", 1)
-    assert seqs(found) == [0]
-    assert (
-        found.note
-        == f"passages without a vector were found by words alone: the vectors of m at {endpoint.url} differ in length"
-    )
-
-
 def test_a_search_does_not_wait_for_all_vectors(
     endpoint: EmbeddingsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,10 +271,3 @@ def test_the_error_for_an_unsendable_key_does_not_contain_it(
     monkeypatch.setenv("EMBEDDINGS_KEY", "schlüssel\n")
     with pytest.raises(TransientError, match="the key in EMBEDDINGS_KEY is not valid in an HTTP header"):
         embedder_of(endpoint).vectors(["x"])
-
-
-def test_a_vector_without_a_direction_is_refused() -> None:
-    assert list(unit_vector([0.0, 3.0, 4.0])) == pytest.approx([0.0, 0.6, 0.8])
-    for numbers in ([], [0.0], [float("nan")], [float("inf")]):
-        with pytest.raises(ValueError, match="without a direction"):
-            unit_vector(numbers)
