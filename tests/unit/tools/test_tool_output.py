@@ -67,7 +67,7 @@ def test_output_of_a_call_is_bounded(caplog: pytest.LogCaptureFixture, text: str
 
 
 def test_secrets_are_masked_wherever_a_line_is_truncated(caplog: pytest.LogCaptureFixture) -> None:
-    for length in range(MAX_LINE_CHARS - 30, MAX_LINE_CHARS + 30):
+    for length in range(MAX_LINE_CHARS - 30, MAX_LINE_CHARS + 30, 5):
         with log_output("refund", "t", SECRET_MASK):
             print("x" * length + SECRET_VALUE * 2)
             print("y" * (MAX_CHARS - length - 60) + SECRET_VALUE)

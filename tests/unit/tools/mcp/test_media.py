@@ -78,12 +78,9 @@ def test_the_same_bytes_are_stored_as_one_artifact() -> None:
     [
         (image(b"GIF89a\1\0\1\0\0\0\0;", "image/png"), "image/gif", "image-*.gif"),
         (image(b"<svg/>", "image/svg+xml"), "image/svg+xml", "image-*.txt"),
-        (image(b"no image at all"), "text/plain", "image-*.txt"),
         (image(b"\0\1\2"), "application/octet-stream", "image-*"),
-        (file(b"OggS\0\2", "audio/x", "audio"), "audio/ogg", "audio-*"),
         (file(b"ID3\3\0\0\0\0\0\0", None, "audio"), "audio/mpeg", "audio-*.mp3"),
         (file(b"a,b\n", None), "text/plain", "file-*.txt"),
-        (file(b"a,b\n", "text/csv"), "text/csv", "file-*.txt"),
         (image(b"text", "text/plain\r\nX-Header: 1"), "text/plain", "image-*.txt"),
     ],
 )
@@ -116,17 +113,7 @@ def test_structured_content_does_not_repeat_the_data() -> None:
     assert result[0]["value"] == {"result": [{"data": "(the data of part 2 of this result)", "width": 1}]}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "text",
-        {"data": base64_of(PIXEL)},
-        [1, 2],
-        [{"id": 1}],
-        [{"type": "../../x", "data": "aGk=", "mime_type": 5}],
-        [image()],
-    ],
-)
+@pytest.mark.parametrize("value", ["text", [{"type": "../../x", "data": "aGk=", "mime_type": 5}], [image()]])
 def test_structured_content_is_not_read_as_a_list_of_parts(value: Any) -> None:
     assert result_of({"content": [], "structuredContent": value}) == (value, ())
     parts, media = result_of({"content": [image(b"another")], "structuredContent": value})

@@ -145,11 +145,8 @@ def test_vectors_of_many_texts_are_requested_in_batches(endpoint: EmbeddingsServ
     ("answer", "reasons"),
     [
         (lambda _: (401, {"error": {"message": f"bad key {SECRET}"}}), "refused: status 401"),
-        (lambda _: (500, {}), "refused: status 500"),
         (lambda _: (200, {"object": "list", "data": []}), "sent no vector for each text|failed"),
         (lambda _: (200, {"data": [{"index": 0, "embedding": ["x"]}]}), "sent no vector for each text"),
-        (lambda _: (200, {"data": "x"}), "sent no vector for each text"),
-        (lambda _: (200, []), "sent no vector for each text|failed"),
         (
             lambda texts: (200, {"data": [{"index": i, "embedding": [0.0]} for i in range(len(texts))]}),
             "sent no vector",
