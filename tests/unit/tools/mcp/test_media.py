@@ -113,6 +113,52 @@ def test_structured_content_does_not_repeat_the_data() -> None:
     assert result[0]["value"] == {"result": [{"data": "(the data of part 2 of this result)", "width": 1}]}
 
 
+NO_CONTENT = "(the tool returned no content)"
+NOT_JSON = "(left out: the structured content is no JSON: Out of range float values are not JSON compliant)"
+RESULTS: list[tuple[dict[str, Any], Any]] = [
+    (
+        {"content": [{"type": "text", "text": "line 4"}], "structuredContent": {"count": 3}},
+        [{"type": "structured", "value": {"count": 3}}, {"type": "text", "text": "line 4"}],
+    ),
+    ({"content": [{"type": "text", "text": '{"count": 3}'}], "structuredContent": {"count": 3}}, {"count": 3}),
+    ({"structuredContent": {"count": 3}}, {"count": 3}),
+    ({"content": [], "structuredContent": [1, 2]}, [1, 2]),
+    *((nothing, NO_CONTENT) for nothing in ({"content": None}, {"content": []}, {})),
+    ({"content": "plain"}, "plain"),
+    ({"toolResult": 5}, {"toolResult": 5}),
+    ({"structuredContent": {"value": float("nan")}}, NOT_JSON),
+    ({"content": [{"type": "text", "text": {"a": 1}}]}, '{"a":1}'),
+    ({"content": [{"type": "markdown", "text": "a"}]}, "a"),
+    ({"content": [{"type": "resource", "resource": {"uri": "a://b"}}]}, [{"type": "resource", "uri": "a://b"}]),
+    ({"content": [{"type": "image", "data": "__79-_8"}]}, [{"type": "image"}]),
+    (
+        {"content": [{"type": "text", "text": "a"}, {"type": "widget", "x": 1}, None, "c"]},
+        [
+            {"type": "text", "text": "a"},
+            {
+                "type": "left_out",
+                "reason": "a part of type 'widget', which is unknown or lacks its content",
+                "json": '{"type":"widget","x":1}',
+            },
+            {"type": "left_out", "reason": "a part without a type", "json": "null"},
+            {"type": "text", "text": "c"},
+        ],
+    ),
+    (
+        {"content": [{"type": "resource_link", "uri": "a://b", "name": "n", "title": "T", "description": "D"}]},
+        [{"type": "resource_link", "uri": "a://b", "name": "n", "title": "T", "description": "D"}],
+    ),
+    (
+        {"content": [{"type": "resource", "resource": {"uri": "a://b", "text": "hello"}}]},
+        [{"type": "resource", "uri": "a://b", "text": "hello"}],
+    ),
+]
+
+
+def test_a_result_is_read_part_by_part() -> None:
+    assert [(raw, found) for raw, expected in RESULTS if (found := result_of(raw)[0]) != expected] == []
+
+
 @pytest.mark.parametrize("value", ["text", [{"type": "../../x", "data": "aGk=", "mime_type": 5}], [image()]])
 def test_structured_content_is_not_read_as_a_list_of_parts(value: Any) -> None:
     assert result_of({"content": [], "structuredContent": value}) == (value, ())
