@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roboco.domain.canonical_json import validated_json, well_formed
+from pydantic_core import from_json
+
+from roboco.domain.canonical_json import validated_json
 from roboco.model.plain_messages import plain_messages
 from roboco.model.strict_schema import JsonSchema, is_strict, strict_schema
 from roboco.model.tool_descriptions import describe_tools
@@ -34,8 +36,6 @@ _CALLS_ONLY_EXAMPLE = f"{{{_CALLS_EXAMPLE}}}"
 
 
 NO_WORDS = "it wrote tool calls as text, but has no tools in this turn"
-_PARTIAL_TEXT = re.compile(r'\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\.)*)\Z', re.DOTALL)
-"""An answer that was cut off within its text."""
 _JSON_BEGINS = re.compile(
     r"""(?:`{3}[ \t]{0,4}\w{0,16}\s{0,4})?(?:\{|\[\s{0,8}(?:[\[{"']|\Z))|`{3}[ \t]{0,4}(?:json)?\s*\Z"""
 )
@@ -137,15 +137,12 @@ def fallback(reply: str, request: Request, answer: JsonReply, cut_off: bool) -> 
 
 def _partial_text(said: str) -> str:
     """Return the text of an answer that was cut off within it, as far as it goes; "" if there is none."""
-    begun = _PARTIAL_TEXT.match(said)
-    for dropped in range(12 if begun else 0):  # the end may be half of an escape sequence, such as \ud83d\u
-        part = said[begun.start(1) : len(said) - dropped] if begun else ""
-        try:
-            text = json.loads(f'"{part}"')
-        except ValueError:
-            continue
-        return well_formed(text) if isinstance(text, str) else ""
-    return ""
+    try:
+        found = from_json(said, allow_partial="trailing-strings")
+    except ValueError:
+        return ""
+    is_alone = isinstance(found, dict) and list(found) == ["text"]
+    return found["text"] if is_alone and isinstance(found["text"], str) else ""
 
 
 def max_calls(request: Request) -> int:

@@ -247,7 +247,6 @@ def test_the_indexes_of_erased_tasks_are_removed(tmp_path: Path) -> None:
     for name in (("ws", "acme:t.1"), ("ws", "t2"), ("other", "acme:t.1")):
         with cache.open(*name):
             pass
-    (tmp_path / f"{'0' * 64}.index").write_bytes(b"of an older release")
     files.put(tombstone_path("acme:t.1"), b"{}")
     assert remove_erased_indexes(files, cache, "ws") == 1
     assert remove_erased_indexes(files, cache, "ws") == 0
