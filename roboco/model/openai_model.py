@@ -366,41 +366,32 @@ class _ModelCall:
         """
         for attempt in range(1, self._model.max_attempts + 1):
             self._attempt = attempt
-            try:
-                return await self._exchange(request, on_text)
-            except _Failed as failed:
-                error = failed.error
-                if not failed.again or error.code == RATE_LIMIT or attempt == self._model.max_attempts:
-                    raise error from failed.__cause__
-                _log.warning(
-                    "model call failed before its first text, attempt %d of %d: %s",
-                    attempt,
-                    self._model.max_attempts,
-                    redact_error(error, request),
-                )
-                delay = max(self._model.retry_delay * 2 ** (attempt - 1), error.retry_after or 0.0)
-                await asyncio.sleep(min(MAX_RETRY_DELAY, delay))
+            found = await self._exchange(request, on_text)
+            if isinstance(found, ReplyAssembly):
+                return found
+            error = found.error
+            if not found.again or error.code == RATE_LIMIT or attempt == self._model.max_attempts:
+                raise error from found.cause
+            text = "model call failed before its first text, attempt %d of %d: %s"
+            _log.warning(text, attempt, self._model.max_attempts, redact_error(error, request))
+            delay = max(self._model.retry_delay * 2 ** (attempt - 1), error.retry_after or 0.0)
+            await asyncio.sleep(min(MAX_RETRY_DELAY, delay))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _exchange(self, request: Request, on_text: OnText | None) -> ReplyAssembly:
-        """Send one request, once more if another key takes the place of a refused one. Return its reply.
-
-        Raise _Failed if that is not whole.
-        """
+    async def _exchange(self, request: Request, on_text: OnText | None) -> "ReplyAssembly | _Failure":
+        """Send one request, once more if another key takes the place of a refused one."""
         request = replace(request, credential=self._request.credential)
-        try:
-            return await self._exchange_once(request, on_text)
-        except _Failed as failed:
-            if failed.error.code != "auth":
-                raise
-            renewed = await self._model.with_credential(request)
-            if renewed.credential == request.credential:
-                raise
-            self._request = replace(self._request, credential=renewed.credential)
-            return await self._exchange_once(renewed, on_text)
+        found = await self._exchange_once(request, on_text)
+        if isinstance(found, ReplyAssembly) or found.error.code != "auth":
+            return found
+        renewed = await self._model.with_credential(request)
+        if renewed.credential == request.credential:
+            return found
+        self._request = replace(self._request, credential=renewed.credential)
+        return await self._exchange_once(renewed, on_text)
 
-    async def _exchange_once(self, request: Request, on_text: OnText | None) -> ReplyAssembly:
-        """Send one request, and count its usage. Return its reply, or raise _Failed if that is not whole."""
+    async def _exchange_once(self, request: Request, on_text: OnText | None) -> "ReplyAssembly | _Failure":
+        """Send one request, and count its usage. Return its reply, or why that is not whole."""
         assembly = ReplyAssembly(request.profile.model, request.max_tokens)
         self._current, self._heard_at = (request, assembly), time.time()
         failure = await self._failure(request, assembly, on_text or assembly.hold)
@@ -414,7 +405,7 @@ class _ModelCall:
         once = error.code in _REPEATED_ONCE
         if once and not published:  # paid for, perhaps: what fails twice in this way would do so without end
             error = ModelError(error.code, error.message, False, error.retry_after)
-        raise _Failed(error, not published and (once or error.retryable)) from failure.cause
+        return replace(failure, error=error, again=not published and (once or error.retryable))
 
     async def _failure(self, request: Request, assembly: ReplyAssembly, on_text: OnText) -> "_Failure | None":
         """Send one request and read its reply. Return why the reply is not whole, or None."""
@@ -472,15 +463,8 @@ class _Failure:
     received: bool
     """True if the provider has received the request, and may charge for it."""
     cause: Exception | None
-
-
-class _Failed(Exception):
-    """A request has failed. `again` is True if it may be sent once more."""
-
-    def __init__(self, error: ModelError, again: bool) -> None:
-        super().__init__(error, again)
-        self.error = error
-        self.again = again
+    again: bool = False
+    """True if it may be sent once more."""
 
 
 _REPEATED_ONCE = frozenset({"broken_stream", "silent", "model", UNREADABLE})
