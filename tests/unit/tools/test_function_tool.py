@@ -108,17 +108,3 @@ def test_the_error_for_unfit_arguments_names_each_argument(args: dict[str, Any],
     with pytest.raises(UsageError, match=expected.replace("(", r"\(").replace(")", r"\)")) as raised:
         call(add, **args)
     assert str(raised.value).endswith("; parameters are: a, b")
-
-
-def test_error_for_a_result_that_is_no_json_names_the_tool_the_type_and_the_remedy() -> None:
-    def look_up() -> dict[str, object]:
-        """Look it up."""
-        return {"rows": [object()]}
-
-    with pytest.raises(TypeError) as failed:
-        call(look_up)
-    message = str(failed.value)
-    assert message.startswith(
-        "tool 'tests.unit.tools.test_function_tool:look_up' returned a value of type dict that is not JSON: "
-    )
-    assert "it holds a value of type object; return texts, " in message

@@ -1,8 +1,7 @@
-"""Harmless code in the sandbox, and the files that are kept of it, whatever their names and kinds are."""
+"""Harmless code in the sandbox, its output, and the files that are kept of it, whatever their names and kinds are."""
 
 import platform
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from roboco.tools.sandbox.programs import Programs
 from roboco.tools.sandbox.result import RunResult
 from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.sandbox.seccomp import system_call_filter
+from roboco.tools.sandbox.supervisor import OutputBuffer
 
 
 @pytest.fixture
@@ -114,25 +114,6 @@ def test_a_run_cancelled_while_it_starts_ends() -> None:
         assert (result.end_reason, result.exit_code, result.files) == ("cancelled", None, ())
 
 
-@pytest.mark.usefixtures("sandbox_available")
-def test_concurrent_runs_do_not_share_files(tmp_path: Path) -> None:
-    (tmp_path / "in").write_text("0")
-    seen: dict[int, tuple[str, str]] = {}
-
-    def one(number: int) -> None:
-        code = f"print({number}); open('in', 'w').write('{number}')"
-        with Sandbox().run(code, {"in": tmp_path / "in"}, lambda: False) as result:
-            seen[number] = (result.output, result.files[0].path.read_text() if result.files else "")
-
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(1, 4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == {number: (f"{number}\n", str(number)) for number in range(1, 4)}
-    assert (tmp_path / "in").read_text() == "0"
-
-
 @pytest.mark.parametrize("broken", [None, *(Programs(f"/{name}", "/usr/bin/python3") for name in ("x", "bin/true"))])
 def test_without_a_sandbox_code_is_refused_with_the_remedy(
     broken: Programs | None, monkeypatch: pytest.MonkeyPatch
@@ -172,3 +153,19 @@ def test_only_the_folders_of_a_custom_interpreter_are_mounted(monkeypatch: pytes
     assert "/opt/python" not in line
     monkeypatch.setattr(sys, "base_prefix", "/")
     assert all(prefix == "" for _, prefix in programs._interpreters())
+
+
+@pytest.mark.parametrize("shift", range(4))
+def test_truncation_splits_no_character(shift: int) -> None:
+    output = OutputBuffer(64)
+    output.append(b"x" * shift + "🐟".encode() * 100)
+    text = output.text()
+    assert "�" not in text
+    assert text.startswith("x" * shift + "🐟")
+    assert text.endswith("🐟")
+
+
+def test_a_truncated_output_says_how_much_is_missing() -> None:
+    output = OutputBuffer(10)
+    output.append(b"12345" + b"-" * 90 + b"67890")
+    assert output.text() == "12345\n[... 90 bytes of output left out here ...]\n67890"

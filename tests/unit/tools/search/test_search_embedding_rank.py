@@ -16,9 +16,9 @@ from roboco.errors import TransientError
 from roboco.tools.search import memory_index, sqlite_index
 from roboco.tools.search.bundled_model import BundledModel
 from roboco.tools.search.embeddings import OpenAIEmbedder
-from roboco.tools.search.memory_index import BATCH_SIZE, Embedder, MemoryIndex
+from roboco.tools.search.memory_index import Embedder, MemoryIndex
 from roboco.tools.search.passage import Passage
-from roboco.tools.search.result import SearchFilters, SearchResult
+from roboco.tools.search.result import SearchResult
 from roboco.tools.search.sqlite_index import SqliteIndex
 from tests.support.memory_ports.workspace import MemoryHistories
 from tests.unit.domain.steps import steps_of
@@ -121,10 +121,6 @@ def test_a_query_without_common_words_finds_a_text_of_the_same_meaning(
     assert set(endpoint.keys) == {f"Bearer {SECRET}"}
 
 
-def test_filters_apply_to_hits_by_meaning(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
-    assert not index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 5, SearchFilters(agent="two")).hits
-
-
 def test_a_vector_is_requested_once(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
     index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 2)
     index_of(tmp_path, embedder_of(endpoint), *TEXTS, "one more").search(TASK, "waves", 2)
@@ -132,13 +128,6 @@ def test_a_vector_is_requested_once(endpoint: EmbeddingsServer, tmp_path: Path) 
     other = OpenAIEmbedder("other", endpoint.url, "EMBEDDINGS_KEY")
     index_of(tmp_path, other, *TEXTS, "one more").search(TASK, "waves", 2)
     assert len(endpoint.requests[-1]["input"]) == len(TEXTS) + 1
-
-
-def test_vectors_of_many_texts_are_requested_in_batches(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
-    lines = [f"ocean {number}" for number in range(100)]
-    assert index_of(tmp_path, embedder_of(endpoint), *lines).search(TASK, "ocean", 5).hits
-    assert max(len(request["input"]) for request in endpoint.requests) == BATCH_SIZE
-    assert sum(len(request["input"]) for request in endpoint.requests) == 1 + len(lines)
 
 
 @pytest.mark.parametrize(
@@ -178,17 +167,6 @@ def test_a_text_that_the_server_refuses_keeps_no_other_from_its_vector(
         assert (seqs(found), bool(found.note)) == ([seq], "poison" in query)
     assert "a passage has no vector: embeddings model 'm' refused: status 400" in caplog.text
     assert len(endpoint.requests) < 30
-
-
-def test_vectors_of_another_length_are_of_another_model(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
-    assert seqs(index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 1)) == [0]
-    endpoint.answer = lambda texts: (
-        200,
-        {"data": [{"index": at, "embedding": [*meaning_counts(text), 0.5]} for at, text in enumerate(texts)]},
-    )
-    found = index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 1)
-    assert (seqs(found), found.note) == ([0], "")
-    assert [len(request["input"]) for request in endpoint.requests] == [1, len(TEXTS)] * 2
 
 
 def test_a_search_does_not_wait_for_all_vectors(
