@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -160,24 +159,14 @@ def test_a_team_alone_reaches_no_address_and_sends_no_variable(
 def test_a_redirect_does_not_receive_the_key(
     model: OpenAIModel, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Redirecting(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received_keys.append(self.headers["authorization"])
-            self.send_response(307)
-            self.send_header("location", f"{server.base_url}/chat/completions")
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-    received_keys: list[str] = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as redirecting:
-        threading.Thread(target=redirecting.serve_forever, daemon=True).start()
-        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{redirecting.server_port}/v1")
+    address = f"{server.base_url}/chat/completions"
+    with ModelServer() as redirecting:
+        redirecting.script(lambda request: Reply(status=307, headers={"Location": address}))
+        monkeypatch.setenv("OPENAI_BASE_URL", redirecting.base_url)
         _, error = read_failure(model.stream(make_request()))
-        redirecting.shutdown()
-    assert received_keys == [f"Bearer {API_KEY}"]
+        assert [record.request.headers["authorization"] for record in redirecting.requests] == [f"Bearer {API_KEY}"]
     assert server.requests == []
-    assert f"{server.base_url}/chat/completions" in error.message
-    assert "base_url" in error.message
+    assert f"{address!r}: write that address into `base_url`" in error.message
 
 
 @pytest.mark.parametrize("length", [0, 285, 385])

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from roboco.errors import UsageError
-from tests.support.mcp_http import INITIALIZED, Answer, respond, send, serving
 from tests.support.mcp_servers import call, declare_server, listed, open_servers
+from tests.support.servers.web import INITIALIZED, Answer, respond, send, serving
 
 pytestmark = pytest.mark.slow
 

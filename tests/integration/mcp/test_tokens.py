@@ -24,8 +24,8 @@ from roboco.redis.keys import Keys
 from roboco.redis.mcp_tokens import RedisTokenStore
 from roboco.tools.mcp.servers import McpServers
 from tests.support import tenant_credentials
-from tests.support.mcp_http import INITIALIZED, respond, send_json, serving
 from tests.support.mcp_servers import never
+from tests.support.servers.web import INITIALIZED, respond, send_json, serving
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from roboco.tools.search.passage import Passage
 from roboco.tools.search.result import SearchResult
 from roboco.tools.search.sqlite_index import SqliteIndex
 from tests.support.memory_ports.workspace import MemoryHistories
+from tests.support.servers.web import send_json, serving
 from tests.unit.domain.steps import steps_of
 
 TASK, SECRET = "t1", "sk-very-secret"
@@ -35,44 +36,21 @@ def meaning_counts(text: str) -> list[float]:
     return [float(meanings.count(one)) for one in MEANINGS]
 
 
-class EmbeddingsServer(ThreadingHTTPServer):
+class EmbeddingsServer:
     """A server of embeddings; `answer` returns the status and body for the texts of a request."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = ""
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.answer: Callable[[list[str]], tuple[int, Any]] = embeddings_of
-        self.released = threading.Event()
-        self.released.set()
 
-    @property
-    def url(self) -> str:
-        """Return the base URL for clients."""
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: EmbeddingsServer
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.requests.append({"path": self.path, **body})
-        self.server.keys.append(self.headers["authorization"])
-        self.server.released.wait(60)
-        status, answer = self.server.answer(body["input"])
-        data = json.dumps(answer).encode()
-        try:
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-        except ConnectionError:
-            self.close_connection = True
-
-    def log_message(self, *args: object) -> None:
-        """Log nothing."""
+    def serve(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        """Answer a request."""
+        self.requests.append({"path": handler.path, **json.loads(body)})
+        self.keys.append(handler.headers["authorization"])
+        status, answer = self.answer(self.requests[-1]["input"])
+        send_json(handler, answer, status)
 
 
 def embeddings_of(texts: list[str]) -> tuple[int, Any]:
@@ -86,13 +64,10 @@ def embeddings_of(texts: list[str]) -> tuple[int, Any]:
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingsServer]:
     monkeypatch.setenv("EMBEDDINGS_KEY", SECRET)
-    with EmbeddingsServer() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    server = EmbeddingsServer()
+    with serving(server.serve) as address:
+        server.url = f"{address}/v1"
         yield server
-        server.released.set()
-        server.shutdown()
-        thread.join()
 
 
 def embedder_of(endpoint: EmbeddingsServer, **options: Any) -> OpenAIEmbedder:

@@ -1,4 +1,4 @@
-"""Web servers in the place of MCP servers."""
+"""A web server that answers each request by a function, and the responses of MCP servers."""
 
 import json
 import threading
@@ -31,6 +31,7 @@ def serving(answer: Answer) -> Iterator[str]:
             """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
