@@ -175,6 +175,13 @@ def stored_item(workspace: WorkspaceRecords, task_id: str, item_id: str) -> Item
     return parse_item(pending) if applied is None and pending is not None else applied
 
 
+def stored_pauses(workspace: WorkspaceRecords, task_id: str) -> list[Pause]:
+    """Return the pauses in the inbox. Cost: a LIST of it, and a GET for each item."""
+    paths = [f"{inbox_path(task_id)}{name}" for name in workspace.files.names(inbox_path(task_id))]
+    items = [parse_item(data) for data in map(workspace.files.get, paths) if data is not None]
+    return [item for item in items if isinstance(item, Pause)]
+
+
 def _applied_item(workspace: WorkspaceRecords, task_id: str, item_id: str) -> Item | None:
     data = workspace.files.get(applied_path(task_id, item_id))
     return None if data is None else parse_item(data)

@@ -57,8 +57,8 @@ from roboco.engine.accept.accept_item import check_idempotent, stored_item
 from roboco.engine.accept.checks import check_capacity, check_limits, falling_back_to_sweeper
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
-from roboco.engine.record.closed import check_not_closing
-from roboco.engine.retry import after_close, contention_error
+from roboco.engine.record.closed import closed_summary
+from roboco.engine.retry import contention_error
 from roboco.engine.task_entries import put_entry
 from roboco.engine.workspace_records import check_not_erased, check_not_erasing
 from roboco.errors import CorruptHistory, Forbidden, StateConflict, UsageError
@@ -111,9 +111,8 @@ def fork(engine: Engine, request: ForkRequest) -> bool:
     engine.tasks.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.workspace.files, task_id)
     _check_id(engine.workspace, request)
-    engine.workspace.files.create(
-        fork_name_path(request.source, task_id), b""
-    )  # an erasure of the source finds the fork by it
+    # an erasure of the source finds the fork by this name
+    engine.workspace.files.create(fork_name_path(request.source, task_id), b"")
     check_not_erasing(engine.workspace.files, request.source)
     early_files.take(engine, task_id, request.by)
     steps = _store_files(engine, request, team, steps)
@@ -293,7 +292,7 @@ def retry_task(engine: Engine, task_id: str, retry: Retry, by: str | None = None
 
     Cost: that of a fork, and one more read of the whole history.
     """
-    summary = after_close(engine.clock, lambda: check_not_closing(engine, check_task_id(task_id)))
+    summary = closed_summary(engine, check_task_id(task_id))
     if summary.status is not TaskStatus.FAILED:
         remedy = "fork it to continue from one of its steps" if summary.status.ended else "there is nothing to retry"
         raise StateConflict(f"task {task_id!r} has not failed, it is {summary.status}; {remedy}")

@@ -29,7 +29,7 @@ from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import History
-from roboco.domain.history.step import TaskStep, priority_of
+from roboco.domain.history.step import TaskStep
 from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
@@ -43,9 +43,9 @@ from roboco.engine.engine import Engine, Services, TaskStores
 from roboco.engine.history_tail import shows_decision
 from roboco.engine.record.recover import selection
 from roboco.errors import TransientError
-from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ToolAssignment
 from roboco.ports.lease_renewals import AttemptLease
-from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, CallState, Decision, Phase, Snapshot
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, Decision, Phase, Snapshot
 from roboco.ports.task_store import Commit
 
 _log = logging.getLogger(__name__)
@@ -177,13 +177,6 @@ class NextStep:
         index_as(self.engine, self.task_id, self.task, TaskStatus.RUNNING, epoch)
         return True
 
-    def assignment(self, call: ToolCall, epoch: int) -> ToolAssignment:
-        """Return the assignment of a call of the last step, which was recorded with this epoch."""
-        attempt = self.task.calls.get(call.id, CallState()).attempt
-        return ToolAssignment(
-            self.task_id, self.task.position.seq - 1, epoch, call.id, attempt, priority_of(self.task.steps.first)
-        )
-
     def commit_and_continue(self, commit: Commit) -> bool:
         """Commit the step that was just stored, and record and dispatch the action that follows in the same write.
 
@@ -255,13 +248,10 @@ class NextStep:
             return
         for call in action.calls:
             if not by_coordinator(self.team, call):
-                dispatch_call(engine.services, self.team, self.assignment(call, epoch), call)
+                dispatch_call(engine.services, self.team, self.task.call_order(task_id, call.id, epoch), call)
 
     def _send_turn(self, action: StartTurn, epoch: int) -> None:
-        priority = priority_of(self.task.steps.first)
-        self.engine.services.dispatcher.turn(
-            TurnAssignment(self.task_id, self.task.position.seq, epoch, 1, priority), action.agent
-        )
+        self.engine.services.dispatcher.turn(self.task.turn_order(self.task_id, epoch, attempt=1), action.agent)
 
 
 def dispatch_call(services: Services, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:

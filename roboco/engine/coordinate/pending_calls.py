@@ -19,7 +19,6 @@ from roboco.domain.decision.tool_answers import (
     waits_for_client,
 )
 from roboco.domain.history.part import ToolCall, ToolOutcome
-from roboco.domain.history.step import priority_of
 from roboco.domain.inbox.item import Item
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.close_call import close_call
@@ -67,12 +66,11 @@ class PendingCalls:
         open_calls = self._open_calls()
         unclaimed = [pair for pair in open_calls if not pair[1].claimed and not self._is_shop_task(pair[0])]
         again = clear_stale_cancellation(self.engine.tasks, self.task_id, self.task)
-        due = {
-            call.id for call, _ in unclaimed if needs_approval(self.team, call)
-        }  # the approval may have just arrived
+        # the approvals of these may have just arrived
+        due = {call.id for call, _ in unclaimed if needs_approval(self.team, call)}
         if unclaimed and redeliver:
             due = self._due(unclaimed, due)
-        startable = [(self._assignment(*pair), pair[0]) for pair in unclaimed]
+        startable = [(self._assignment(call), call) for call, _ in unclaimed]
         for assignment, call in startable:
             if call.tool_name != DELEGATE and (again or call.id in due):
                 dispatch_call(self.engine.services, self.team, assignment, call)
@@ -81,8 +79,8 @@ class PendingCalls:
         expired = [(call, state) for call, state in open_calls if state.claimed and state.lease_left <= 0]
         if expired and wait_for_renewal(self.engine, self.task_id, by_sweeper=redeliver):
             return Rest()
-        for call, state in expired:
-            restart_call(self.engine, self.team, self._assignment(call, state), call)
+        for call, _ in expired:
+            restart_call(self.engine, self.team, self._assignment(call), call)
         self._schedule_check(open_calls)
         self._check_shop_tasks(open_calls, redeliver)
         return Rest() if open_calls else Decide()
@@ -100,8 +98,8 @@ class PendingCalls:
         why = next(iter(causes.values()), "")
         ended = {
             call.id
-            for call, state in waiting
-            if call.id not in causes and self.engine.tasks.leases.end_wait(self._assignment(call, state), why)
+            for call, _ in waiting
+            if call.id not in causes and self.engine.tasks.leases.end_wait(self._assignment(call), why)
         }
         if waiting:
             delay = check_delay(self.engine, self.task) if causes else self.engine.policy.redelivery_delay
@@ -132,7 +130,7 @@ class PendingCalls:
         """Send Celery tasks of other applications, end the calls whose time is up, and schedule the next check."""
         tasks = [pair for pair in open_calls if self._is_shop_task(pair[0])]
         delays = [
-            check_shop_task(self.engine, self.team, self.task, (self._assignment(call, state), call, state), by_sweeper)
+            check_shop_task(self.engine, self.team, self.task, (self._assignment(call), call, state), by_sweeper)
             for call, state in tasks
             if not state.claimed or state.lease_left > 0
         ]
@@ -153,16 +151,8 @@ class PendingCalls:
             if call.id in approvals or not needs_approval(self.team, call)
         ]
 
-    def _assignment(self, call: ToolCall, state: CallState) -> ToolAssignment:
-        task = self.task
-        return ToolAssignment(
-            self.task_id,
-            task.position.seq - 1,
-            task.position.epoch,
-            call.id,
-            state.attempt,
-            priority_of(task.steps.first),
-        )
+    def _assignment(self, call: ToolCall) -> ToolAssignment:
+        return self.task.call_order(self.task_id, call.id)
 
 
 def restart_call(

@@ -16,9 +16,8 @@ from roboco.domain.stream.event import TurnRestarted
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.switched_off import check_delay, turn_work
-from roboco.engine.engine import Engine, Policy, Services, TaskStores
+from roboco.engine.engine import Engine, Policy, TaskStores
 from roboco.engine.record import recover
-from roboco.ports.assignment import TurnAssignment
 from roboco.ports.snapshot import Snapshot
 from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
 
@@ -146,7 +145,7 @@ def _check_unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, r
     if task.attempt.deferred_for is not None:
         _dispatch_deferred(engine, task_id, team, task, task.attempt.deferred_for)
     elif cleared or (redeliver and needs_redelivery(engine, task_id, task)):
-        _dispatch_turn(engine.services, task_id, task, task.position.epoch, task.attempt.number)
+        engine.services.dispatcher.turn(task.turn_order(task_id), task.position.agent)
     return Rest()
 
 
@@ -159,15 +158,8 @@ def _dispatch_deferred(engine: Engine, task_id: str, team: Team, task: Snapshot,
         engine.tasks.schedule.set(task_id, seconds)
     elif engine.process.switches.blocking(turn_work(team, task_id, task.position.agent)):
         engine.tasks.schedule.set(task_id, check_delay(engine, task))
-    elif engine.tasks.leases.count_redelivery(task_id, task.position.epoch, dispatched=True):
-        engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
-        _dispatch_turn(engine.services, task_id, task, task.position.epoch, task.attempt.number)
-
-
-def _dispatch_turn(services: Services, task_id: str, task: Snapshot, epoch: int, attempt: int) -> None:
-    services.dispatcher.turn(
-        TurnAssignment(task_id, task.position.seq, epoch, attempt, priority_of(task.steps.first)), task.position.agent
-    )
+    else:
+        outage.dispatch_deferred(engine, task_id, task)
 
 
 def restart_turn(
@@ -191,7 +183,7 @@ def restart_turn(
         return False
     engine.services.telemetry.record(ATTEMPT_RESTARTS, 1, "turn")
     engine.tasks.schedule.set(task_id, min(RESTART_CHECK_DELAY, engine.policy.redelivery_delay))
-    _dispatch_turn(engine.services, task_id, task, epoch, attempt)
+    engine.services.dispatcher.turn(task.turn_order(task_id, epoch, attempt), task.position.agent)
     return True
 
 

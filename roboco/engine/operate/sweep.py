@@ -126,10 +126,8 @@ def _reconcile(engine: Engine, task_id: str, run_pass: RunPass) -> None:
                 engine.tasks.leases.finish_attempts(key)
                 raise
             engine.tasks.leases.finish_attempts(*finished)
-        elif _abandon(engine, task_id, lost):
-            engine.tasks.leases.finish_attempts(
-                key
-            )  # keep the count if that raised: the next sweep abandons the task again
+        elif _abandon(engine, task_id, lost):  # if that raises, the count stays: the next sweep abandons it again
+            engine.tasks.leases.finish_attempts(key)
 
 
 def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> tuple[str, ...]:

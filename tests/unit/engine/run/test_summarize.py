@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.wait_cause import why_unattended
+from roboco.engine.accept.wait_cause import current_cause
 from roboco.errors import ModelError, TransientError
 from roboco.ports.tools import ToolContext
 from roboco.tools.search.memory_index import MemoryIndex
@@ -88,7 +88,8 @@ def test_a_model_that_hangs_over_a_summary_is_named() -> None:
         [world] = worlds
         world.clock.move(20)
         world.heartbeat.beat()
-        seen.append(why_unattended(world.process(), "", TASK).partition(";")[0])
+        cause = current_cause(world.process(), "", TASK)
+        seen.append("" if cause is None else cause.text.partition(";")[0])
 
     run(SummarizingModel(meanwhile=hang), 8, worlds)
     assert len(seen) == 1

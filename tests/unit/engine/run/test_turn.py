@@ -10,7 +10,7 @@ from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinate.advance import advance
-from roboco.engine.run.reply import InvalidArguments, parse_arguments
+from roboco.engine.run.reply import parse_arguments
 from roboco.engine.run.turn import run_turn
 from roboco.ports.model import Request, RequestedCall
 from tests.support.memory_ports.dispatcher import TurnMessage
@@ -53,9 +53,9 @@ def test_a_malformed_tool_call_fails_the_task_and_is_charged() -> None:
 
 def test_a_call_without_arguments_in_an_answer_that_was_cut_off_is_not_run() -> None:
     requested = RequestedCall("add", "")
-    cut_off, whole = (parse_arguments(requested, cut) for cut in (True, False))
-    assert cut_off == InvalidArguments("the answer was cut off before the arguments")
-    assert whole == {}
+    with pytest.raises(ValueError, match="the answer was cut off before the arguments"):
+        parse_arguments(requested, truncated=True)
+    assert parse_arguments(requested, truncated=False) == {}
 
 
 @pytest.mark.parametrize("pieces", [("\ud83d\ude00",), ("\ud83d", "\ude00"), ("a\ud83d", "\ude00b")])
