@@ -207,7 +207,7 @@ class Snapshot:
         )
 
     def turn_order(self, task_id: str, epoch: int | None = None, attempt: int | None = None) -> TurnAssignment:
-        """Return the assignment of the pending turn, or of the attempt at it that has this fence."""
+        """Return the assignment of the present attempt at the pending turn; `epoch` and `attempt` name another one."""
         epoch = self.position.epoch if epoch is None else epoch
         attempt = self.attempt.number if attempt is None else attempt
         return TurnAssignment(task_id, self.position.seq, epoch, attempt, priority_of(self.steps.first))
