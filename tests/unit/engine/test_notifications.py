@@ -104,12 +104,6 @@ def test_a_notification_of_an_earlier_release_is_delivered() -> None:
     assert world.summary().status is TaskStatus.CANCELLED
 
 
-def test_a_truncated_text_is_marked() -> None:
-    notice = run_and_deliver(GRAPH, SHOP).notifier.deliveries[0][1]
-    assert not notice.truncated
-    assert notice.model_copy(update={"text": "x", "truncated": True}).body()["data"]["truncated"]
-
-
 def test_a_target_cannot_delay_a_notification_beyond_the_delivery_period() -> None:
     world = GRAPH.world()
     world.notifier.error = RetryLater("the server is busy", 10 * DELIVERY_PERIOD)
@@ -137,17 +131,6 @@ def _refuse_target(name: str) -> Watch:
         return call()
 
     return watch
-
-
-def test_later_notifications_wait_for_earlier_ones() -> None:
-    world = MANUAL.world()
-    world.notifier.error = TransientError("away")
-    replace(MANUAL, options={"notify": [HOOK]}).run(world)
-    world.drain()
-    assert len(world.files.names(notifications_path(TASK))) == 4
-    world.notifier.error = None
-    deliver_all(world)
-    assert [str(notice.status) for _, notice in world.notifier.deliveries] == [*["user_turn"] * 3, "cancelled"]
 
 
 def test_a_notification_that_failed_once_is_delivered_before_later_ones() -> None:

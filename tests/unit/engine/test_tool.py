@@ -9,6 +9,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.run.tool_call import LOST_REASON, close_overdue_call
+from roboco.ports.telemetry import TOOL_SECONDS
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, own_turns
@@ -109,6 +110,19 @@ def test_the_outcome_of_a_killed_irreversible_call_is_unknown() -> None:
     world.drain()
     assert results_step(world).results[0].error == UNKNOWN_OUTCOME
     assert len(runs) == 1
+
+
+def test_a_call_that_is_killed_at_its_time_limit_is_an_error_with_its_measurement() -> None:
+    world, _ = world_with_payments("pure")
+    message = next_tool(world)
+    world.watch = crash_at("toolbox.run")
+    world.deliver(message)
+    world.watch = make_call
+    close_overdue_call(world.engine, message.assignment, 30.0)
+    world.settle()
+    assert results_step(world).results[0].error == "tool 'pay' was killed after 30 s"
+    assert world.telemetry.values(TOOL_SECONDS, "pay", "error") == [30.0]
+    assert {"agent": "clerk", "tool": "pay", "error": "timeout"} in world.telemetry.annotations
 
 
 def test_an_irreversible_call_whose_worker_is_always_lost_is_an_unknown_outcome() -> None:

@@ -93,19 +93,14 @@ def at_limit() -> World:
 CONTINUING: list[tuple[Callable[[], World], Act]] = [
     (user_turn, lambda world: world.send("more", agent="helper")),
     (user_turn, lambda world: world.stop()),
-    (user_turn, lambda world: world.interrupt("more", agent="helper")),
     (paused, lambda world: world.resume()),
     (paused, lambda world: world.step()),
     (paused, raise_limits),
     (paused_with_calls, lambda world: world.step()),
     (at_limit, raise_limits),
-    (paused, lambda world: world.stop()),
     (approval, decide(0, True)),
-    (approval, decide(1, False)),
-    (approval, lambda world: world.halt()),
     (unknown, resolve),
     (client_tool_turn, answer(0, 1)),
-    (client_tool_turn, lambda world: world.interrupt("never mind")),
 ]
 
 
@@ -166,10 +161,10 @@ def any_call(world: World, random: Random) -> str:
 
 
 @in_parts
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_task_that_rests_never_seems_to_continue(seed: int, part: int) -> None:
     """Else the wait for its result would not end. Random items arrive in any order, also between two moves."""
-    random = Random(12 * part + seed)
+    random = Random(6 * part + seed)
 
     def script(request: Request) -> ScriptedReply:
         names: list[tuple[str, Any]] = [("pay", {"amount": 5}), ("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2})]

@@ -1,6 +1,5 @@
 """Forks: new tasks with the first steps of other tasks."""
 
-import json
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from roboco.domain.history.part import Artifact, ToolOutcome, ToolResult
 from roboco.domain.ids import fork_item_id, sub_task_id
 from roboco.domain.inbox.item import UserMessage
-from roboco.domain.paths import artifact_path, forks_path, lineage_path, team_path
+from roboco.domain.paths import artifact_path, forks_path, lineage_path
 from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import StateConflict, TransientError, UsageError
 from roboco.ports.tools import ToolContext
@@ -100,18 +99,11 @@ def test_a_repeated_fork_is_the_same_task() -> None:
         fork(world.engine, ForkRequest(TASK, TASK, 1))
     with pytest.raises(StateConflict, match="other content already"):
         fork(world.engine, ForkRequest(FORK, TASK, 1))
+    assert fork(world.engine, ForkRequest(TASK, "fork_2", 2))
+    message = UserMessage(item_id=fork_item_id("fork_2"), created_at=world.engine.now(), text="hey")
+    with pytest.raises(StateConflict, match="other content already"):
+        fork(world.engine, ForkRequest(TASK, "fork_2", 2, message))
     assert not [path for path in world.files.held if path.startswith(forks_path(FORK))]
-
-
-def test_the_same_fork_of_a_release_with_fewer_fields_is_the_same_task() -> None:
-    world = ended_world()
-    fork_task(world, 2)
-    data = json.loads(world.files.held[team_path(FORK)])
-    world.files.held[team_path(FORK)] = json.dumps({name: data[name] for name in data if name != "limits"}).encode()
-    fork_task(world, 2)
-    world.files.held[team_path(FORK)] = json.dumps(data | {"if_busy": "reject"}).encode()
-    with pytest.raises(UsageError, match="other content"):
-        fork_task(world, 2)
 
 
 def test_forks_with_long_ids_would_share_sub_tasks_and_are_refused() -> None:

@@ -22,7 +22,7 @@ def submission_of(team: Team, **changes: Any) -> Submission:
     return Submission.model_validate({"task_id": TASK, "team": team.name, "prompt": "go"} | changes)
 
 
-@pytest.mark.parametrize("moments", [0, 1, 5, 1000])
+@pytest.mark.parametrize("moments", [0, 5, 1000])
 def test_a_repeated_submission_changes_nothing(moments: int) -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)

@@ -60,8 +60,7 @@ def erase(world: ObjectWorld, **fields: Any) -> None:
 
 
 @in_parts
-@pytest.mark.parametrize("failure", [Crash(), TransientError("no answer")])
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("failure", "after"), [(Crash(), True), (TransientError("no answer"), False)])
 def test_a_call_remembers_once_wherever_its_worker_dies(failure: BaseException, after: bool, part: int) -> None:
     number, struck = part - PARTS + 1, True
     while struck:

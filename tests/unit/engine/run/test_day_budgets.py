@@ -121,9 +121,7 @@ def test_the_cost_of_tools_counts_before_the_next_turn(entries: tuple[str, ...])
     assert spent(world)[1] >= BILLION // 100
 
 
-@pytest.mark.parametrize(
-    "entry", ["acme", "acme=", "acme=/", "=5", "Acme=5", "acme=-1", "acme=5/1.5", "acme=nan", "a b=1"]
-)
+@pytest.mark.parametrize("entry", ["acme=/", "=5", "acme=-1", "acme=5/1.5", "acme=nan"])
 def test_a_wrong_entry_is_refused(entry: str) -> None:
     with pytest.raises(UsageError, match="is no budget: write TENANT=COST/TOKENS"):
         parse_budget(entry)

@@ -96,15 +96,6 @@ def test_a_model_that_hangs_over_a_summary_is_named() -> None:
     assert "model 'm' at http://model/v1 has sent nothing for" in seen[0]
 
 
-def test_steps_are_left_out_only_for_a_reason() -> None:
-    for context in contexts(run(SummarizingModel(), 20)):
-        seen = [*context["included"], *(one["steps"] for one in context["left_out"])]
-        numbers = sorted(seq for first, last in seen for seq in range(first, last + 1))
-        assert numbers == list(range(len(numbers)))
-        assert context["tokens"]["total"] == sum(n for name, n in context["tokens"].items() if name != "total")
-        assert context["tokenizer"].startswith("estimate")
-
-
 def test_a_summary_keeps_word_for_word_what_the_newest_message_asks_for(tmp_path: Path) -> None:
     model, worlds = SummarizingModel(replies=["nothing", "The beginning is at noon.", "so what"]), list[World]()
 
