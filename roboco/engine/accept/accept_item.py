@@ -214,10 +214,7 @@ def check_open(engine: Engine, task_id: str) -> None:
 
 
 def _is_admissible(engine: Engine, task_id: str, message: UserMessage) -> bool:
-    """Return True if the message can be accepted, False if it was applied before the task ended.
-
-    Raise UsageError if the task takes no messages, or if its team lacks an agent that the message names.
-    """
+    """Return True if the message can be accepted, False if it was applied before the task ended."""
     if not _seems_open(engine, task_id):
         check_idempotent(message, _require_applied(engine, task_id, message))
         return False
@@ -312,10 +309,7 @@ def _closed_error(engine: Engine, task_id: str) -> UsageError:
 
 
 def _status_of(engine: Engine, task_id: str) -> TaskStatus | None:
-    """Return the status of the task, or None if there is none.
-
-    Redis has the status of a task whose end is not in its summary yet.
-    """
+    """Return the status of the task, or None if there is none."""
     summary = engine.workspace.summaries.get(task_id)
     if (
         summary is not None

@@ -138,10 +138,7 @@ def _check_id(workspace: WorkspaceRecords, request: ForkRequest) -> None:
 
 
 def _check_team(request: ForkRequest, team: Team) -> None:
-    """Raise UsageError if the team lacks an agent that the message names.
-
-    Raise it for a task that would be a run of `what-if` by its team or its id, and is none.
-    """
+    """Raise UsageError if the team lacks an agent that the message names."""
     if request.message is not None:
         team.check_message(request.message.agent, request.message.attachments)
     if request.recorded is not None:
@@ -154,10 +151,7 @@ def _check_team(request: ForkRequest, team: Team) -> None:
 
 
 def _fork_position(workspace: WorkspaceRecords, request: ForkRequest) -> int | None:
-    """Return the position at which to fork. A repetition without one forks where the first request did.
-
-    The source may have got further steps since.
-    """
+    """Return the position at which to fork. A repetition without one forks where the first request did."""
     before = workspace.files.get(lineage_path(request.task_id)) if request.seq is None else None
     return request.seq if before is None else Fork.model_validate_json(before).seq
 
@@ -197,9 +191,8 @@ def _name_retry(workspace: WorkspaceRecords, request: ForkRequest) -> None:
     stored = workspace.files.get_versioned(path)
     if stored is None:
         raise workspace.summaries.missing(request.source)
-    named = (parse_summary(stored.data) or workspace.summaries.require(request.source)).model_copy(
-        update={"retried_as": request.task_id}
-    )
+    summary = parse_summary(stored.data) or workspace.summaries.require(request.source)
+    named = summary.model_copy(update={"retried_as": request.task_id})
     if not workspace.files.replace(path, named.model_dump_json().encode(), stored.version):
         raise contention_error(path)
 

@@ -101,10 +101,7 @@ def decide_and_execute(
 
 
 def _start_calls(next_step: NextStep, action: CallTools) -> Repeat | Rest:
-    """Record the calls, dispatch those of workers, and submit the sub-tasks.
-
-    The next move sends the Celery tasks, and notifies of calls that wait for a person.
-    """
+    """Record the calls, dispatch those of workers, and submit the sub-tasks."""
     epoch = next_step.record_and_dispatch(action)
     if epoch is None:
         return Repeat()

@@ -70,10 +70,7 @@ def start_sub_tasks(
 
 
 def _start_sub_task(engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> bool:
-    """Submit the sub-task of a delegating call. If it is refused, record that as the outcome of the call.
-
-    In a run of `what-if`, a recorded result is the outcome, and no sub-task is submitted. Return True if it runs.
-    """
+    """Submit the sub-task of a delegating call. If it is refused, record that as the outcome of the call."""
     if (recorded := recorded_answer(engine.workspace, team, assignment.task_id, task, call)) is not None:
         close_call(engine, assignment, call, recorded)
         return False
@@ -163,10 +160,7 @@ def report_to_parent(engine: Engine, task_id: str, task: Snapshot) -> None:
 
 
 def _send_result(engine: Engine, parent: Parent, summary: TaskSummary, answer: TaskStep | None) -> None:
-    """Put the result of an ended sub-task into the inbox of its parent. Drop it if the parent refuses it.
-
-    `answer` is the newest step of the sub-task with a text of an agent, or None.
-    """
+    """Put the result of an ended sub-task into the inbox of its parent. Drop it if the parent refuses it."""
     outcome = _sub_task_outcome(parent, summary, answer)
     stored_before = stored_item(engine.workspace, parent.task_id, answer_id(parent.call_id))
     item = stored_before or external_result(engine, parent.task_id, parent.at_seq, outcome)

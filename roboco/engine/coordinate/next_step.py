@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.action import WORKER_LOST_RULE, Action, CallTools, Route, Situation, StartTurn
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
@@ -39,7 +38,7 @@ from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine import day_budgets
 from roboco.engine.coordinate.running_entry import index_as
-from roboco.engine.engine import Engine, Services, TaskStores
+from roboco.engine.engine import Engine, Services, TaskStores, store_dead_letter
 from roboco.engine.history_tail import shows_decision
 from roboco.engine.record.recover import selection
 from roboco.errors import TransientError
@@ -66,9 +65,7 @@ def guarded_router(engine: Engine, task_id: str, name: str) -> Router:
             )
         if lost >= engine.policy.max_attempts:
             why = f"the worker was lost {lost} times while it ran"
-            engine.tasks.dead_letters.add(
-                dead_letter_of_lost_work("advance", task_id, f"router {name}", why, lost, engine.now())
-            )
+            store_dead_letter(engine, "advance", task_id, f"router {name}", why, lost)
             chosen = Route("", name, WORKER_LOST_RULE, why)
         else:
             with engine.process.heartbeat.renewing(AttemptLease(key)):
@@ -116,10 +113,9 @@ class NextStep:
         engine, task = self.engine, self.task
         model = self.team.collaboration_model
         router = guarded_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
-        limited = self.team.limits.with_overrides(task.state.limit_overrides).max_seconds is not None
-        started = (
-            engine.workspace.frozen_teams.started_at(self.task_id, task.state, task.steps.first) if limited else None
-        )
+        started, teams = None, engine.workspace.frozen_teams
+        if self.team.limits.with_overrides(task.state.limit_overrides).max_seconds is not None:
+            started = teams.started_at(self.task_id, task.state, task.steps.first)
         situation = Situation(
             inbox=pending_items,
             outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
@@ -183,15 +179,12 @@ class NextStep:
         Return False if a coordinator has to continue: it decides, or the epoch has changed.
         """
         day_budgets.count(self.engine, self.task_id, self.task.steps.first, commit.state, ends_turn=True)
-        after = self._after_commit(commit)
+        after, store, before = self._after_commit(commit), self.engine.tasks.task_store, self.task.position.epoch
         action = after.decide_locally()
         if action is None:
-            self.engine.tasks.task_store.commit(self.task_id, self.task.position.epoch, commit)
+            store.commit(self.task_id, before, commit)
             return False
-        choice, events = after._decision(action)
-        epoch = self.engine.tasks.task_store.commit_with_decision(
-            self.task_id, self.task.position.epoch, commit, choice, events
-        )
+        epoch = store.commit_with_decision(self.task_id, before, commit, *after._decision(action))
         if epoch is None:
             return False
         after._dispatch(action, epoch)

@@ -125,9 +125,8 @@ def resume_task(engine: Engine, task_id: str) -> None:
         _end_delay(engine, task_id)
         return
     item_id = f"resumed-{ends[-1]}"
-    item = stored_item(engine.workspace, task_id, item_id) or Resume(
-        item_id=item_id, created_at=engine.now(), supersedes=ends
-    )
+    resumption = Resume(item_id=item_id, created_at=engine.now(), supersedes=ends)
+    item = stored_item(engine.workspace, task_id, item_id) or resumption
     try:
         accept_item(engine, task_id, item, enforce_capacity=False)
     except UsageError as error:
@@ -137,14 +136,10 @@ def resume_task(engine: Engine, task_id: str) -> None:
 def _end_delay(engine: Engine, task_id: str) -> None:
     """Dispatch a turn that the model's server has refused, and that waits for its next attempt."""
     task = engine.tasks.task_store.load(task_id, 1)
-    if (
-        task is None
-        or task.position.phase is not Phase.TURN
-        or task.attempt.claimed
-        or not (task.attempt.deferred_for and task.refusals.count)
-    ):
+    if task is None or task.position.phase is not Phase.TURN or task.attempt.claimed:
         return
-    dispatch_deferred(engine, task_id, task)
+    if task.attempt.deferred_for and task.refusals.count:
+        dispatch_deferred(engine, task_id, task)
 
 
 def dispatch_deferred(engine: Engine, task_id: str, task: Snapshot) -> None:

@@ -9,7 +9,6 @@ import logging
 from dataclasses import dataclass, replace
 
 from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.tool_answers import (
     approval_decisions,
     ended_outcome,
@@ -35,7 +34,7 @@ from roboco.engine.coordinate.pending_turn import (
 )
 from roboco.engine.coordinate.shop_task import check_shop_task
 from roboco.engine.coordinate.switched_off import cause_of_wait, check_delay
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, store_dead_letter
 from roboco.engine.record.effects import has_intent, stored_outcome
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.dispatcher import AttemptStatus
@@ -184,8 +183,6 @@ def _lost_too_often(engine: Engine, team: Team, assignment: ToolAssignment, call
         return stored
     why = f"tool {call.tool_name!r} was lost {assignment.attempt} times, with the worker that ran it"
     detail = f"{call.tool_name}, call {call.id}"
-    engine.tasks.dead_letters.add(
-        dead_letter_of_lost_work("tool", assignment.task_id, detail, why, assignment.attempt, engine.now())
-    )
+    store_dead_letter(engine, "tool", assignment.task_id, detail, why, assignment.attempt)
     _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", assignment.task_id, why)
     return ended_outcome(team.tool(call.tool_name) if begun else None, call.id, why)

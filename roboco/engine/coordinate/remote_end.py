@@ -66,9 +66,8 @@ def is_awaited(engine: Engine, task_id: str, task: Snapshot, record: RemoteRecor
     if since is None:
         engine.tasks.task_store.add_items(task_id, (), interrupt=True, epoch=epoch)
     elif since > engine.policy.lease + REMOTE_STOP_SECONDS:
-        _log.warning(
-            "task %s: the remote task %r is not cancelled: %s", task_id, record.task, record.error or "no answer"
-        )
+        why = record.error or "no answer"
+        _log.warning("task %s: the remote task %r is not cancelled: %s", task_id, record.task, why)
         return False
     engine.tasks.schedule.set(task_id, CHECK_DELAY)
     engine.services.dispatcher.turn(task.turn_order(task_id, attempt=CANCELS), task.position.agent)

@@ -198,9 +198,8 @@ def _has_ended(engine: Engine, request: ErasureRequest) -> bool:
     if marker is None or (marker == OPENED and not request.stop):
         return engine.workspace.files.get(notify_marker_path(task_id)) is None
     if marker == OPENED:
-        item = Stop(
-            item_id=f"stop-{sha256(task_id)[:32]}", created_at=engine.now(), reason="the task is erased", by=request.by
-        )
+        item_id, why = f"stop-{sha256(task_id)[:32]}", "the task is erased"
+        item = Stop(item_id=item_id, created_at=engine.now(), reason=why, by=request.by)
         try:
             accept_item(engine, task_id, item, enforce_capacity=False)
         except UsageError as error:  # it has ended since
@@ -294,11 +293,8 @@ def _take_inventory(engine: Engine, request: ErasureRequest) -> dict[str, object
         remembered = len(remembered_by(engine.workspace, memory, task_id).entries)
     except CorruptHistory as error:
         problem = f"sub-tasks and remembered entries may remain, because a record cannot be read: {error}"
-    forks = [
-        fork
-        for fork in _names_below(engine.workspace, forks_path(task_id))
-        if not is_erased(engine.workspace.files, fork)
-    ]
+    names = _names_below(engine.workspace, forks_path(task_id))
+    forks = [fork for fork in names if not is_erased(engine.workspace.files, fork)]
     for fork in forks if request.forks == "erase" else ():
         _request_other(engine, request, fork)
     if len(sub_tasks) > MAX_LISTED or len(forks) > MAX_LISTED:

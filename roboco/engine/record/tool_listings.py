@@ -152,9 +152,8 @@ def changed_tool_refusal(
     change = ToolChange(server=spec.server, remote=spec.remote, tool=tool)
     engine.workspace.files.create(tool_change_path(task_id, call.id), change.model_dump_json().encode())
     names = [part for part in COMPARED_PARTS if before is None or before.comparable(part) != tool.comparable(part)]
-    return changed_tool_outcome(
-        call, f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}"
-    )
+    why = f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}"
+    return changed_tool_outcome(call, why)
 
 
 def left_out_tools(workspace: WorkspaceRecords, task_id: str) -> list[str]:

@@ -52,24 +52,23 @@ class Cancellation:
         """Request cancellation: close the stream, and keep the time of the first request."""
         with self._lock:
             self.requested_at = self.requested_at or self._engine.now()
-            stream = self._stream
-        if stream is not None:
-            stream.close()
+        self._close()
 
     def attach(self, stream: ModelStream) -> None:
         """Attach the stream that a cancellation closes. Close it now if the turn was cancelled or abandoned before."""
         with self._lock:
             self._stream = stream
-            closes = self.requested or self._abandoned
-        if closes:
+        if self.requested or self._abandoned:
             stream.close()
 
     def abandon(self) -> None:
         """Abandon the turn: close the stream, because another attempt has replaced this one or will replace it."""
         with self._lock:
             self._abandoned = True
-            stream = self._stream
-        if stream is not None:
+        self._close()
+
+    def _close(self) -> None:
+        if (stream := self._stream) is not None:
             stream.close()
 
     def receipt(self, claim: TurnClaim, stream: ModelStream, chunks: int) -> dict[str, Any]:

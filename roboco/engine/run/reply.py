@@ -279,10 +279,7 @@ def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, obje
 
 
 def _argument_error(turn: ClaimedTurn, call: ToolCall, listings: Listings, until: float) -> str:
-    """Return why the arguments of a goal's or client's tool, or of a call for a person to approve, do not fit, or "".
-
-    They are not checked after `until`, in seconds of this thread's processor time, and count as unfit then.
-    """
+    """Return why arguments that are checked before the call do not fit, or ""; `until` bounds the time of checks."""
     team, toolbox = turn.team, turn.engine.services.toolbox
     schema = schema_of(team, turn.task.state, call.tool_name)
     if schema is None and not (requires_approval(team, call) and team.may_call(turn.agent, call.tool_name)):

@@ -209,10 +209,7 @@ class _Summarizer:
         raise ModelError("ended", "it was ended before it was done", False)
 
     def _asked_for(self, until: int) -> tuple[str, ...]:
-        """Return the passages before this position that the search finds for the newest message of the user.
-
-        Without an index there are none: a summary does not wait for it.
-        """
+        """Return the passages before this position that the search finds for the newest message of the user."""
         turn, steps = self.turn, self.turn.task.steps
         asked = next((step for step in reversed(steps.tail) if step.agent_name == USER and step.text), steps.first)
         args = {"query": asked.text[:_MAX_QUERY_CHARS], "limit": 4 * MAX_PASSAGES}

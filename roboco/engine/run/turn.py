@@ -354,11 +354,7 @@ def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaite
 def _handle_failure(
     turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice, output: TokenStream, error: ModelError
 ) -> TurnResult | Choice:
-    """Return another way to ask, start another attempt, or commit the error as the step if none can succeed.
-
-    If the call failed before the first text, the turn is deferred. If the model server refused the call for its rate
-    limit, the requests of all workers to that server are held back.
-    """
+    """Return another way to ask, start another attempt, or commit the error as the step if none can succeed."""
     texts, counted = output.texts, turn.task.attempt.counted
     if not texts and (other := next_choice(turn, choice, prepared.memory.tokens, error)) is not None:
         seq = turn.claim.assignment.seq
