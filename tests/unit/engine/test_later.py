@@ -7,7 +7,7 @@ import pytest
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.engine.engine import Policy
-from roboco.errors import Overloaded
+from roboco.errors import Overloaded, UsageError
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.model import says
@@ -45,6 +45,19 @@ def test_a_task_starts_after_its_countdown(wiped: bool) -> None:
     assert world.status() is TaskStatus.COMPLETED
     assert (world.history()[1].created_at - world.engine.time_at(submitted)).total_seconds() == pytest.approx(30, abs=2)
     assert_whole(world, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"eta": "tomorrow"}, "eta: must be a time such as"),
+        ({"eta": "2099-03-01T08:00:00Z"}, "eta: is more than a year away"),
+        ({"eta": "2027-03-01T08:00:00Z", "countdown": 3}, "eta: name either"),
+    ],
+)
+def test_an_invalid_start_time_is_refused(options: dict[str, Any], error: str) -> None:
+    with pytest.raises(UsageError, match=error):
+        world_with_policy().submit(TEAM, **options)
 
 
 def test_a_new_task_is_refused_when_the_queue_is_full() -> None:

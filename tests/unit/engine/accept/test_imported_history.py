@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from roboco.domain.history.step import verify_chain
 from roboco.domain.inbox.submission import MAX_IMPORTED_BYTES, MAX_IMPORTED_MESSAGES, parse_submission
-from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.engine.coordinate.submit import submit
 from roboco.errors import StateConflict, UsageError
 from roboco.ports.model import Request
@@ -36,12 +35,6 @@ def imported(history: list[dict[str, Any]] | None = None, **fields: Any) -> Worl
 def accept(world: World, history: list[dict[str, Any]], prompt: str = "go", **fields: Any) -> None:
     submission = {"task_id": TASK, "team": "desk", "prompt": prompt, "history": history} | fields
     world.retry_until_answered(lambda: submit(world.engine, parse_submission(submission), MANUAL.team))
-
-
-def recorded(world: World) -> RecordedTask:
-    team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
-    reason = world.server.held.tasks[TASK].reason
-    return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
 
 
 def test_metadata_of_the_task_and_of_the_prompt_are_in_their_steps() -> None:

@@ -131,25 +131,6 @@ def test_the_retention_keeps_what_its_tasks_remembered_and_a_user_may_still_ask_
     assert len(stored(world).entries) == 1
 
 
-@in_parts
-def test_an_erasure_of_the_memory_continues_after_each_crash(part: int) -> None:
-    number, struck = part - PARTS + 1, True
-    while struck:
-        number += PARTS
-        world = ended_task()
-        world.erase()
-        world.watch = fault = Fault(number, Crash(), after=True)
-        for _ in range(10):
-            world.sweep()
-            world.clock.move(31.0)
-        world.watch = make_call
-        struck = fault.struck
-        assert world.receipt().finished_at is not None, number
-        assert [entry.id for entry in stored(world).entries] == ["mem_other"], number
-        assert world.receipt().remembered == 1, number
-    assert number > 30
-
-
 def test_an_export_has_what_the_task_remembered() -> None:
     world = ended_task()
     files = unpacked(b"".join(task_tar(world.engine.workspace, TASK)))

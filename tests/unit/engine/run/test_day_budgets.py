@@ -189,18 +189,6 @@ def test_sub_tasks_that_run_together_exceed_the_limits_of_their_caller_by_one_re
     assert not world.server.held.caller_reservations
 
 
-def test_a_reservation_of_a_dead_worker_is_replaced_by_that_of_the_next_attempt() -> None:
-    world = world_of("acme=/999999")
-    world.watch = crash_at("model.stream")
-    world.submit(TEAM, task_id=TASK)
-    world.drain()
-    assert [task for task, _ in world.server.held.day_reservations] == [TASK]
-    world.watch = make_call
-    world.settle(TASK)
-    assert not world.server.held.day_reservations
-    assert world.status(TASK) is TaskStatus.USER_TURN
-
-
 @pytest.mark.parametrize(
     ("dies_at", "conversation", "status"),
     [
