@@ -22,7 +22,7 @@ from roboco.engine.accept import accept_item as receive
 from roboco.engine.coordinate import advance, pending_turn
 from roboco.engine.coordinate import next_step as following
 from roboco.engine.engine import Engine
-from roboco.engine.operate import erasure_inventory, notification_delivery
+from roboco.engine.operate import erase, notification_delivery
 from roboco.engine.operate.sweep import ONE_TIME_WORK
 from roboco.engine.record import recover
 from roboco.ports.lease_renewals import LeaseStatus
@@ -175,7 +175,7 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
     "sub-tasks are not erased": (
         "nothing of an erased task remains",
         LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(erasure_inventory, "_sub_tasks", lambda *_: ()),
+        lambda monkeypatch: monkeypatch.setattr(erase, "_sub_tasks", lambda *_: ()),
     ),
     "a turn is restarted although its step is stored": (
         "finished turns",
