@@ -8,7 +8,15 @@ from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_profile import ModelLimit, ModelLimits, ModelProfile
 from roboco.domain.usage import DayUsage, billionths
 from roboco.ports.clock import Clock
-from roboco.ports.rate_limits import MAX_RESUMED_TASKS, RESERVATION_SECONDS, Admission, Admitted, Queued, Ticket
+from roboco.ports.rate_limits import (
+    MAX_RESUMED_TASKS,
+    RESERVATION_SECONDS,
+    Admission,
+    Admitted,
+    Queued,
+    RateLimiter,
+    Ticket,
+)
 from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0
@@ -78,7 +86,7 @@ def _until_free(made: list[tuple[float, int]], excess: int, most: int, window: f
     return window + excess / most * window
 
 
-class MemoryRates:
+class MemoryRates(RateLimiter):
     """A rate limiter over the requests of the last `window` seconds, which admits waiting tickets in order."""
 
     def __init__(
@@ -90,7 +98,6 @@ class MemoryRates:
         self._limits = limits or ModelLimits()
 
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
-        """Admit the request, or queue its ticket."""
         now = self._clock.now()
         with self._server as held:
             buckets = self._buckets(profile, ticket)
@@ -117,36 +124,30 @@ class MemoryRates:
             return Queued(wait) if wait > 0 else at_once
 
     def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
-        """Note that the task is paused until this profile's model has answered a request."""
         with self._server as held:
             held.awaiting.setdefault(_key_of(profile, tenant_of(task_id)), {}).setdefault(task_id, self._clock.now())
 
     def waiting_tasks(self, profile: ModelProfile, tenant: str) -> list[str]:
-        """Return at most MAX_RESUMED_TASKS tasks that await an answer of this model, longest waiting first."""
         with self._server as held:
             return sorted(held.awaiting.get(_key_of(profile, tenant), {}))[:MAX_RESUMED_TASKS]
 
     def remove_waiting_tasks(self, profile: ModelProfile, tenant: str, task_ids: Sequence[str]) -> None:
-        """Forget that these tasks await an answer."""
         with self._server as held:
             for task_id in task_ids:
                 held.awaiting.get(_key_of(profile, tenant), {}).pop(task_id, None)
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
-        """Record the tokens that the ticket's request has used, and how many seconds ago it was made."""
         with self._server:
             for bucket in self._buckets(profile, ticket):
                 if (request := bucket.held.made.get(ticket.name)) is not None:
                     request.tokens, request.at = tokens, max(request.at, self._clock.now() - seconds_ago)
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
-        """Remove a ticket whose request will not be made."""
         with self._server:
             for bucket in self._buckets(profile, ticket):
                 bucket.leave(ticket.name)
 
     def pause(self, profile: ModelProfile, tenant: str, seconds: float) -> None:
-        """Admit no request to this profile's server for these seconds."""
         with self._server as held:
             until = self._clock.now() + seconds
             name = _key_of(profile, tenant)
@@ -173,7 +174,6 @@ class MemoryRates:
         ]
 
     def count_day(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
-        """Replace the usage of the task, unless a newer one is stored."""
         with self._server as held:
             stored = held.day_usages.get((task_id, used.day))
             if stored is None or stored[1] < steps:
@@ -183,12 +183,10 @@ class MemoryRates:
                     del held.caller_reservations[task_id, used.day]
 
     def note_limits(self, tenant: str, by: str, limits: DayBudget) -> None:
-        """Keep the limits of the caller."""
         with self._server as held:
             held.caller_limits[tenant, by] = limits
 
     def reserve_for_caller(self, task_id: str, by: str, steps: int, wanted: DayUsage) -> DayUsage | None:
-        """Reserve the usage of the task's next reply, or end its reservation."""
         tenant = tenant_of(task_id)
         used, now = self.spent(tenant, wanted.day, by), self._clock.now()
         with self._server as held:
@@ -210,7 +208,6 @@ class MemoryRates:
             return None
 
     def reserve_day(self, task_id: str, wanted: DayUsage, budget: DayBudget | None) -> DayUsage | None:
-        """Reserve the usage of the task's next reply, or end its reservation."""
         used, now = self.spent(tenant_of(task_id), wanted.day), self._clock.now()
         with self._server as held:
             known, own = held.day_reservations, (task_id, wanted.day)
@@ -229,7 +226,6 @@ class MemoryRates:
             return None
 
     def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
-        """Return the usage of the day."""
         with self._server as held:
             known = [(tenant_of(task_id), one) for (task_id, at), one in held.day_usages.items() if at == day]
         used = [used for of, (creator, _, used) in known if of == tenant and by in (None, creator)]
