@@ -28,7 +28,7 @@ AT = st.one_of(st.just((0, 0)), st.tuples(BACK, NEAR))
 TOKENS = st.sampled_from(["me", "me", "you"])
 CALL_IDS = st.sampled_from(CALLS)
 ITEMS = st.sampled_from(["one", "two", "three"])
-ENDS = st.sampled_from(["nothing", "all", "unclaimed"])
+ENDS = st.sampled_from(["nothing", "all", "all", "unclaimed"])
 EVENTS = st.lists(st.sampled_from([status_event("a"), status_event("b")]), max_size=2)
 DECISIONS = st.builds(
     Decision,
@@ -165,7 +165,7 @@ class TaskStoreMachine(PortsMachine):
         "release_call": Command(Driver.release_call, AT, CALL_IDS, TOKENS, when=in_tools),
         "restart_call": Command(Driver.restart_call, AT, CALL_IDS, st.booleans(), when=in_tools),
         # the inbox and the logs
-        "add_items": Command(Driver.add_items, st.lists(ITEMS, max_size=2), ENDS, st.one_of(st.none(), BACK)),
+        "add_items": Command(Driver.add_items, st.lists(ITEMS, max_size=2), ENDS, st.sampled_from([None, 0, 1, 1, -1])),
         "clear_cancellation": Command(Driver.clear_cancellation, BACK, when=now_and_then),
         "remove_item": Command(Driver.remove_item, ITEMS, when=now_and_then),
         "read_logs": Command(Driver.read_logs, st.integers(0, 12), when=now_and_then),
