@@ -102,7 +102,7 @@ def commit_turn(
     )
     remote = retry(
         lambda: settle(engine, turn.team, order.task_id, task.position, next(reversed(turn.messages), None)),
-        lambda: bool(engine.tasks.leases.renew_turn(claim)),
+        lambda: bool(engine.tasks.leases.renew(claim.lease)),
         f"the remote task of step {order.seq} of task {order.task_id}",
         engine.clock,
         math.inf,
@@ -128,7 +128,7 @@ def commit_turn(
 
     stored = retry(
         append,
-        lambda: bool(engine.tasks.leases.renew_turn(claim)),
+        lambda: bool(engine.tasks.leases.renew(claim.lease)),
         f"step {step.seq} of task {order.task_id}",
         engine.clock,
         math.inf,

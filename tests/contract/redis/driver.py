@@ -15,6 +15,7 @@ from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import fold
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.lease_renewals import CallLease
 from roboco.ports.leases import TurnClaim
 from roboco.ports.logs import LogTrim
 from roboco.ports.snapshot import CallState, Decision, Snapshot, TokenUsage
@@ -168,7 +169,7 @@ class Driver:
         return emit_chunk(self.task.leases, self._claim(back, token), number, text_chunk(f"{token} {number}"), used)
 
     def renew(self, back: int, token: str) -> object:
-        return self.task.leases.renew_turn(self._claim(back, token))
+        return self.task.leases.renew(self._claim(back, token).lease)
 
     def cancel_request(self, back: int) -> object:
         request = self.task.leases.cancel_request(self._claim(back, "me"))
@@ -197,7 +198,8 @@ class Driver:
         return self.task.leases.claim_call(self._tool_assignment(at, call_id), token)
 
     def renew_call(self, at: tuple[int, int], call_id: str, token: str) -> object:
-        return self.task.leases.renew_call(self._tool_assignment(at, call_id), token)
+        order = self._tool_assignment(at, call_id)
+        return self.task.leases.renew(CallLease(order.task_id, order.epoch, order.call_id, token))
 
     def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: ToolOutcome) -> object:
         return self.task.leases.record_outcome(

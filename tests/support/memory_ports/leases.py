@@ -50,8 +50,8 @@ class MemoryLeases(Leases):
             lease_status = LeaseStatus.LOST if task is None else _lease_status(task)
         on_ack(lease_status)
 
-    def renew_turn(self, claim: TurnClaim) -> LeaseStatus:
-        [status] = MemoryLeaseRenewals(self._server, self._clock, self._lease).renew([claim.lease])
+    def renew(self, lease: Lease) -> LeaseStatus:
+        [status] = MemoryLeaseRenewals(self._server, self._clock, self._lease).renew([lease])
         return status
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
@@ -148,11 +148,6 @@ class MemoryLeases(Leases):
             task.calls[assignment.call_id] = call
             _end_wait(task, call)
             return True
-
-    def renew_call(self, assignment: ToolAssignment, token: str) -> bool:
-        lease = CallLease(assignment.task_id, assignment.epoch, assignment.call_id, token)
-        [status] = MemoryLeaseRenewals(self._server, self._clock, self._lease).renew([lease])
-        return bool(status)
 
     def record_outcome(
         self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent

@@ -196,7 +196,7 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     assert now.refusals.seconds == 0
     due = deferral_left(task)
     assert max(0.0, 0.3 - (time.monotonic() - start) - 0.005) <= due <= 0.3
-    assert not task.leases.renew_turn(claim)
+    assert not task.leases.renew(claim.lease)
     assert task.leases.defer_turn(claim, 5, event, refused)
     assert 0 <= deferral_left(task) <= 0.3
     task.pass_time(0.3)
