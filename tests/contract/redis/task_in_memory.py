@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports.rate_limits import Ticket
 from tests.contract.redis.task_under_test import LONG_LEASE, OPERATOR_LIMITS, RATE_WINDOW, SHORT_LEASE, TaskUnderTest
 from tests.contract.samples import TASK
 from tests.support.memory_ports.clock import ManualClock
@@ -33,7 +31,7 @@ class TaskInMemory(TaskUnderTest):
         self.schedule = MemorySchedule(server, clock)
         self.logs = MemoryLogs(server)
         self.dead_letters = MemoryDeadLetters(server)
-        self.rates: MemoryRates = MemoryRates(server, clock, LONG_LEASE, OPERATOR_LIMITS)
+        self.rates = MemoryRates(server, clock, LONG_LEASE, OPERATOR_LIMITS)
         self.short_window_rates = MemoryRates(server, clock, RATE_WINDOW, OPERATOR_LIMITS)
 
     def pass_time(self, seconds: float) -> None:
@@ -48,6 +46,3 @@ class TaskInMemory(TaskUnderTest):
     def chunks(self) -> Iterable[str]:
         task = self._server.held.tasks.get(TASK)
         return list(task.chunks) if task else []
-
-    def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
-        return self.rates.tickets(profile, ticket)

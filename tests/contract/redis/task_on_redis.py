@@ -63,6 +63,7 @@ class TaskOnRedis(TaskUnderTest):
         return [message for _, message in self.logs.entries(self.keys.content(TASK), 0)]
 
     def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
+        """Return the tickets that Redis holds for the same limits as this ticket."""
         client: Any = self.client
         buckets = Buckets(self.keys, OPERATOR_LIMITS)
         waiting = {

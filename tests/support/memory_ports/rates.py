@@ -1,7 +1,11 @@
-"""Rate limits in memory: for each limit, the requests of the last minute and the waiting tickets."""
+"""Rate limits in memory: for each limit, the requests of the last minute and the waiting tickets, first come first.
+
+Other than on Redis, tenants do not share the operator's limits fairly.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from roboco.domain.day_budget import DayBudget
 from roboco.domain.ids import tenant_of
@@ -35,43 +39,17 @@ class Bucket:
         """Return the tokens that a request counts for."""
         return tokens if self.limit.tokens is None else min(tokens, self.limit.tokens)
 
-    def join(self, ticket: Ticket, tokens: int) -> None:
-        """Add the ticket to the waiting ones, behind those of its tenant."""
-        if ticket.name in self.held.waits:
-            return
-        start = max(self.held.time, self.held.finish.get(ticket.tenant, 0.0))
-        share = [1 / self.limit.requests if self.limit.requests else 0]
-        share += [self.size(tokens) / self.limit.tokens if self.limit.tokens else 0]
-        finish = start + max(share)
-        self.held.waits[ticket.name] = StoredWait(start, finish, self.size(tokens), ticket.tenant)
-        self.held.finish[ticket.tenant] = finish
-
-    def leave(self, name: str, admitted: bool = False) -> None:
-        """Remove the ticket from the waiting ones."""
-        wait = self.held.waits.pop(name, None)
-        if wait is None:
-            return
-        if admitted:
-            self.held.admitted[wait.tenant] = wait.finish
-            self.held.time = max(self.held.time, wait.start)
-        if all(one.tenant != wait.tenant for one in self.held.waits.values()):
-            self.held.finish[wait.tenant] = self.held.admitted.get(wait.tenant, 0.0)
-        if not self.held.waits:
-            self.held.time, self.held.finish, self.held.admitted = 0.0, {}, {}
-
     def wait(self, ticket: Ticket, tokens: int, now: float, window: float) -> float:
-        """Return the seconds until the ticket is admitted."""
-        if self.held.waits:
-            self.join(ticket, tokens)
-        mine = self.held.waits.get(ticket.name)
-        ahead = [] if mine is None else [one for one in self.held.waits.values() if one.start < mine.start]
+        """Return the seconds until the ticket is admitted, behind those that wait longer."""
+        ahead = list(takewhile(lambda name: name != ticket.name, self.held.waits))
+        used = [self.held.waits[name].tokens for name in ahead]
         self.held.made = {name: one for name, one in self.held.made.items() if one.at > now - window}
         made = sorted((one.at, one.tokens) for one in self.held.made.values())
         waits = [0.0]
         if (most := self.limit.requests) is not None:
             waits.append(_until_free([(at, 1) for at, _ in made], len(ahead) + 1 + len(made) - most, most, window, now))
         if (most := self.limit.tokens) is not None:
-            excess = sum(one.tokens for one in ahead) + self.size(tokens) + sum(used for _, used in made) - most
+            excess = sum(used) + self.size(tokens) + sum(count for _, count in made) - most
             waits.append(_until_free(made, excess, most, window, now))
         return max(waits)
 
@@ -109,17 +87,17 @@ class MemoryRates(RateLimiter):
             for bucket in buckets:
                 seen.append(bucket)
                 for name in [name for name, one in bucket.held.waits.items() if one.late < now and name != ticket.name]:
-                    bucket.leave(name)
+                    del bucket.held.waits[name]
                 if (wait := max(pause, bucket.wait(ticket, tokens, now, self._window))) > 0:
                     break
             if wait > MAX_RETRY_DELAY:
                 wait = max(MAX_RETRY_DELAY, wait / 4, pause)
             for bucket in seen:
                 if wait > 0:
-                    bucket.join(ticket, tokens)
-                    bucket.held.waits[ticket.name].late = now + wait + TICKET_GRACE
+                    waiting = bucket.held.waits.setdefault(ticket.name, StoredWait(bucket.size(tokens)))
+                    waiting.late = now + wait + TICKET_GRACE
                 else:
-                    bucket.leave(ticket.name, admitted=True)
+                    bucket.held.waits.pop(ticket.name, None)
                     bucket.held.made[ticket.name] = StoredRequest(now, bucket.size(tokens))
             return Queued(wait) if wait > 0 else at_once
 
@@ -145,18 +123,13 @@ class MemoryRates(RateLimiter):
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
         with self._server:
             for bucket in self._buckets(profile, ticket):
-                bucket.leave(ticket.name)
+                bucket.held.waits.pop(ticket.name, None)
 
     def pause(self, profile: ModelProfile, tenant: str, seconds: float) -> None:
         with self._server as held:
             until = self._clock.now() + seconds
             name = _key_of(profile, tenant)
             held.paused_until[name] = max(until, held.paused_until.get(name, 0.0))
-
-    def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
-        """Return the tickets that the limits of this ticket hold."""
-        buckets = self._buckets(profile, ticket)
-        return {name for bucket in buckets for name in (*bucket.held.made, *bucket.held.waits)}
 
     def _buckets(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
         operators = self._limits.for_profile(profile)
