@@ -107,7 +107,7 @@ class BookkeepingMachine(PortsMachine):
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("examples", [15, pytest.param(40, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("examples", [10, pytest.param(40, marks=pytest.mark.nightly)])
 def test_the_bookkeeping_in_memory_and_on_redis_is_the_same(
     examples: int, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,7 +174,7 @@ class TaskStoreMachine(PortsMachine):
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("examples", [20, pytest.param(50, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("examples", [16, pytest.param(50, marks=pytest.mark.nightly)])
 def test_a_task_in_memory_and_on_redis_is_the_same(
     examples: int, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
