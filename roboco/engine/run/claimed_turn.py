@@ -194,7 +194,7 @@ class ClaimedTurn:
         """
         return retry(
             operation,
-            lambda: bool(self.engine.tasks.leases.renew_turn(self.claim)),
+            lambda: bool(self.engine.tasks.leases.renew(self.claim.lease)),
             f"{description} of task {self.task_id}",
             self.engine.clock,
             math.inf,

@@ -176,7 +176,7 @@ class ClaimedCall:
         return outcome or unknown_outcome(self.call.id, LOST_REASON, spec.on_unknown)
 
     def _renew_lease(self) -> bool:
-        return self.engine.tasks.leases.renew_call(self.order, self.token)
+        return bool(self.engine.tasks.leases.renew(_lease_of(self.order, self.token)))
 
     def _confirm_lease(self) -> bool:
         """Return True if this worker still has the lease. If Redis does not answer, try again for one lease time."""
@@ -190,6 +190,10 @@ class ClaimedCall:
 
     def _describe(self, what: str) -> str:
         return f"{what} {self.call.id} of task {self.context.task_id}"
+
+
+def _lease_of(order: ToolAssignment, token: str) -> CallLease:
+    return CallLease(order.task_id, order.epoch, order.call_id, token)
 
 
 def run_call(engine: Engine, order: ToolAssignment) -> CallOutcome | SwitchedOff:
@@ -210,7 +214,7 @@ def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -
     cancellation = threading.Event()
     with engine.services.listen(order.task_id, order.epoch, cancellation.set):
         if engine.tasks.leases.claim_call(order, token):
-            lease = CallLease(order.task_id, order.epoch, order.call_id, token)
+            lease = _lease_of(order, token)
             with engine.process.heartbeat.renewing(lease, cancellation.set):
                 return _run(engine, team, order, token, cancellation, span)
     span.discard()
