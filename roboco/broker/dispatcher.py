@@ -19,7 +19,7 @@ from roboco.broker.broker_fault import write_fault
 from roboco.broker.fair_queues import FairQueues
 from roboco.broker.names import ADVANCE_TASK, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
 from roboco.broker.queue_stats import SENT_AT, queue_description, read_queue_stats, sent_at
-from roboco.domain.history.step import Priority
+from roboco.domain.status import Priority
 from roboco.errors import TransientError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.ports.dispatcher import AttemptStatus

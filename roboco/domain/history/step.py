@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from typing import Annotated, Any, Final, Self, get_args
 
 from pydantic import (
     AliasChoices,
@@ -36,6 +36,7 @@ from roboco.domain.history.part import (
     ToolResultPart,
 )
 from roboco.domain.schema import RECORD_CONTEXT, RecordModel, is_record
+from roboco.domain.status import Priority
 from roboco.errors import CorruptHistory, UsageError
 
 ETA = "eta"
@@ -418,8 +419,6 @@ def _record(seq: int, line: bytes) -> dict[str, Any]:
     return record
 
 
-Priority = Literal["high", "normal", "low"]
-"""Workers take work of high priority before normal, and normal before low. Running work is not interrupted."""
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 PRIORITY = "priority"
 """The metadata key of a task's first step for its priority, if it is not normal."""

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
-from roboco.domain.history.step import Priority
+from roboco.domain.status import Priority
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock
 from roboco.ports.dispatcher import AttemptStatus, Dispatcher
