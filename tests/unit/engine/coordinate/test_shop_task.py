@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from roboco.client.commands import handle_task_answer
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.ids import shop_task_id
 from roboco.domain.paths import intent_path
@@ -16,6 +15,7 @@ from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES
 from roboco.engine.accept.wait_cause import wait_cause
 from roboco.engine.coordinate.shop_task import TaskAnswer
 from roboco.errors import Forbidden, TransientError, UsageError
+from roboco.workers.tasks import handle_task_answer
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.shop import answer_of
 from tests.support.memory_ports.shop_world import ShopWorld
