@@ -1,10 +1,14 @@
 """Requests that are written to break the gateway get an answer that says what is wrong with them."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import current_thread
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
+from roboco.gateway.rest import openapi
 from tests.support.gateway_rest import KEY, RestWorld
 
 DEEP = "[" * 900 + "]" * 900
@@ -86,3 +90,19 @@ def test_a_name_that_is_twice_in_an_object_is_refused(rest: RestWorld) -> None:
     for path in ("/v1/tasks", "/openai/v1/responses", "/v1/ai/chats", "/v1/sign-in"):
         answer = send(rest, path, [body])
         assert (answer.status_code, "twice" in answer.text) == (400, True), path
+
+
+def test_the_document_of_the_api_is_built_once_in_a_thread(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = list[str]()
+    built = openapi._completed
+
+    def recorded(app: FastAPI) -> dict[str, Any]:
+        threads.append(current_thread().name)
+        return built(app)
+
+    monkeypatch.setattr(openapi, "_completed", recorded)
+    with ThreadPoolExecutor(4) as clients:
+        answers = list(clients.map(lambda _: rest.client.get("/v1/openapi.json"), range(4)))
+    assert [one.status_code for one in answers] == [200] * 4
+    assert len({one.content for one in answers}) == len(threads) == 1
+    assert not threads[0].startswith(("MainThread", "AnyIO", "asyncio-portal"))

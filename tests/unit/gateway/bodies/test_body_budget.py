@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from roboco.gateway.bodies.body_budget import MAX_HELD_OF_OWNER, PIECE_BYTES, BodyBudget, LargeBodies
+from roboco.gateway.bodies.body_budget import MAX_HELD_OF_OWNER, PIECE_BYTES, BodyBudget, LargeBodies, pieces_of
 from roboco.gateway.principal import ACCESS, ALL_SCOPES, Principal
 from roboco.gateway.problem import Problem
 
@@ -75,3 +75,12 @@ def test_all_owners_together_hold_a_bounded_number_of_bytes() -> None:
     held[0].__exit__(None, None, None)
     with budget.hold("5", PIECE_BYTES):
         pass
+
+
+def test_a_part_of_a_stream_is_sent_in_pieces() -> None:
+    """A server copies each body that it is given, and keeps the copy until the client has read it."""
+    part = bytes(range(256)) * 1000
+    sent = list(pieces_of(part, goes_on=True))
+    assert b"".join(piece["body"] for piece in sent) == part
+    assert max(len(piece["body"]) for piece in sent) == PIECE_BYTES
+    assert all(piece["more_body"] for piece in sent)
