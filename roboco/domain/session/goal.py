@@ -73,7 +73,6 @@ def _failed(goal: SessionGoal, when: datetime) -> SessionGoal:
 
 
 def _achieved(goals: list[SessionGoal], call: ToolCall, when: datetime) -> list[SessionGoal]:
-    """Return the goals, with the newest open one that the call achieves, if there is one, marked as achieved."""
     for index, goal in reversed([*enumerate(goals)]):
         if goal.status == "open" and call.tool_name == f"{GOAL_PREFIX}{goal.name}":
             update = {"status": "achieved", "achieved_at": when, "tool_use_id": call.id, "outcome": call.args}

@@ -96,6 +96,7 @@ BACK: Line = ("a", "x", routed("a", "b[1] -> a"))
             "a",
             "b[2] -> a",
         ),
+        ([GO, BACK, BACK, *TOOLED[:2], ("user", "more"), TOOLED[2]], "a", "b[2] -> a"),
         ([GO, ("b", "hm"), ("user", "more")], "b", "answers"),
         ([("user", "go", {"agent": "a"}), ("a", "x")], "b", "a[0] -> b"),
     ],
