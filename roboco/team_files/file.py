@@ -198,11 +198,8 @@ def _is_hidden(part: str) -> bool:
 
 
 def _read_limited_text(handle: int) -> str:
-    """Return the text of a file. Raise ValueError if it is too long, before it is read."""
+    """Return the text of a file, of which no more is read than a prompt may have. Raise ValueError if it has more."""
     with open(handle, "rb") as file:
-        found = os.fstat(handle)
-        if found.st_size > MAX_PROMPT_CHARS:
-            raise ValueError(f"it has {found.st_size} bytes, at most {MAX_PROMPT_CHARS} are possible")
         data = file.read(MAX_PROMPT_CHARS + 1)
     if len(data) > MAX_PROMPT_CHARS or b"\0" in data:
         raise ValueError(f"it is no text of at most {MAX_PROMPT_CHARS} bytes in UTF-8")

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from minijinja import Environment, TemplateError
 
-from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.templates.syntax import (
     MAX_CODE_TOKENS,
     assigned_names,
@@ -80,9 +79,7 @@ def used_names(template: str) -> set[str]:
 
 @lru_cache(maxsize=32)
 def _check(template: str) -> tuple[tuple[str, ...], int]:
-    """Return the mistakes of the template, and how often it may double a value."""
-    if len(template) > MAX_PROMPT_CHARS:
-        return (f"has {len(template)} characters, at most {MAX_PROMPT_CHARS} are possible",), 0
+    """Return the mistakes of the template, whose length the team bounds, and how often it may double a value."""
     code = read_code(template)
     if code is None:
         return (f"has more than {MAX_CODE_TOKENS} words and signs of code, make it simpler",), 0

@@ -53,9 +53,10 @@ def test_each_section_has_a_team_before_and_after() -> None:
     assert after == before
 
 
-def test_crew_runs_in_sequence() -> None:
-    done = rehearsed("crewai", says("researcher", "It is salty."), says("writer", "The sea is salty."))
-    assert (done.agents, done.status) == (["researcher", "writer"], "completed")
+@pytest.mark.parametrize(("name", "second"), [("crewai", "writer"), ("celery", "clerk")])
+def test_crew_and_chain_run_in_sequence(name: str, second: str) -> None:
+    done = rehearsed(name, says("researcher", "It is salty."), says(second, "The sea is salty."))
+    assert (done.agents, done.status) == (["researcher", second], "completed")
 
 
 def test_desk_hands_over_to_the_clerk() -> None:
@@ -79,11 +80,6 @@ def test_round_robin_ends_at_the_word_or_after_its_rounds() -> None:
     assert (approved.agents, approved.status) == (["writer", "critic", "writer", "critic"], "completed")
     again = [says("writer", "Waves."), says("critic", "Longer.")] * 9
     assert rehearsed("autogen", *again).agents == ["writer", "critic"] * 5
-
-
-def test_chain_runs_in_sequence() -> None:
-    done = rehearsed("celery", says("researcher", "Facts."), says("clerk", "An answer."))
-    assert (done.agents, done.status) == (["researcher", "clerk"], "completed")
 
 
 @pytest.mark.parametrize(("topic", "agents"), [("refund", ["triage", "clerk"]), ("other", ["triage"])])

@@ -70,11 +70,6 @@ def test_a_health_check_imports_neither_celery_nor_redis_nor_pydantic() -> None:
     assert done.stdout.strip() == "set()"
 
 
-def test_roboco_exports_the_names_of_the_design() -> None:
-    named = {"Orchestrator", "Task", "Team", "tool", "TaskStep", "StreamChunk", "ExecutionEvent", "Settings"}
-    assert named <= set(roboco.__all__)
-
-
 @pytest.mark.parametrize(
     "data",
     [

@@ -174,7 +174,6 @@ def local_answers(team: Team, state: TaskState, step: TaskStep) -> dict[str, Too
 
 
 def _refused_by_limits(team: Team, state: TaskState, step: TaskStep, calls: tuple[ToolCall, ...]) -> dict[str, str]:
-    """Return the calls that the limits refuse, with the reasons."""
     if state.limit is not None:
         return {call.id: f"not run, since this is the last turn: {state.limit}" for call in calls}
     needed = {call.id: _possible_usage(spec_of(team, step, call)) for call in calls}
@@ -182,7 +181,6 @@ def _refused_by_limits(team: Team, state: TaskState, step: TaskStep, calls: tupl
 
 
 def _possible_usage(spec: ToolDeclaration | None) -> Usage:
-    """Return the possible usage of a call of the tool."""
     if spec is None:
         return Usage(calls=1, seconds=BUILTIN_TIMEOUT)
     return Usage(calls=1, seconds=spec.timeout, cost=spec.price)

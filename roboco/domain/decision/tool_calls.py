@@ -80,7 +80,6 @@ def next_for_calls(team: Team, history: History, situation: Situation) -> Action
 
 
 def _run_or_wait(team: Team, history: History, situation: Situation, missing: tuple[ToolCall, ...]) -> Action:
-    """Return the action that runs the allowed calls, or waits for a person or client."""
     step = history.last
     asked = unapproved_calls(team, history.state, step, situation.inbox, situation.outcomes)
     run = tuple(call for call in missing if call not in asked and not waits_for_client(team, call))
@@ -104,7 +103,6 @@ def _parts(outcomes: list[ToolOutcome]) -> tuple[Part, ...]:
 def _results_metadata(
     team: Team, history: History, situation: Situation, outcomes: list[ToolOutcome]
 ) -> dict[str, Any]:
-    """Return the metadata of a step of results: the sources of the results, and their usage."""
     step = history.last
     external = external_results(step, situation.inbox, situation.outcomes)
     approvals = {
@@ -143,7 +141,6 @@ def _results_metadata(
 
 
 def _prices(team: Team, step: TaskStep, run: set[str]) -> dict[str, float]:
-    """Return the price of each call that was run, by id."""
     specs = {call.id: spec_of(team, step, call) for call in step.calls if call.id in run}
     return {call_id: 0.0 if spec is None else spec.price for call_id, spec in specs.items()}
 

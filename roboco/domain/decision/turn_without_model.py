@@ -181,7 +181,6 @@ def _items(work: Map, history: History) -> tuple[list[Any], str]:
 
 
 def _entry(call: ToolCall, result: ToolResult) -> dict[str, Any]:
-    """Return the entry of an item in the list of results."""
     item = {"item": item_of(call)}
     if result.is_error:
         return item | {"error": result.error}

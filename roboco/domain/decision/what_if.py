@@ -102,12 +102,10 @@ def _of_server(prefix: str, server: McpServer, names: dict[str, Effect], known: 
 
 
 def _named_tools(prefix: str, server: McpServer) -> Iterator[tuple[str, McpToolSettings]]:
-    """Yield the short name of each named tool, with the team's settings of it."""
     return ((remote, server.named_tools[name]) for remote, name in server.named_by_short_name(prefix).items())
 
 
 def _servers(team: Team) -> Iterator[tuple[str, McpServer]]:
-    """Yield the servers of a team, each with the default prefix of its tools."""
     return ((default_prefix(name), server) for name, server in team.mcp_servers.items())
 
 

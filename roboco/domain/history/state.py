@@ -55,7 +55,6 @@ AFTER_INVALID_OUTPUT = "output"
 
 
 def _day_usage_after(before: DayUsage, step: TaskStep) -> DayUsage:
-    """Return the usage of a task on the day of its next step, including the step."""
     parts = [*_own_usage(step), unfinished_usage(step.metadata)]
     tokens, cost = sum(part.tokens for part in parts), sum(billionths(part.cost) for part in parts)
     if step.is_imported or not (tokens or cost):
@@ -166,7 +165,6 @@ def _guards_after(state: TaskState, step: TaskStep) -> dict[str, Any]:
 
 
 def _limits_after(state: TaskState, step: TaskStep) -> dict[str, Any]:
-    """Return the fields about limits after one more step."""
     by_wrap_up = (step.metadata.get("routing") or {}).get("rule") == WRAP_UP_RULE
     now = {
         "limit_overrides": state.limit_overrides,

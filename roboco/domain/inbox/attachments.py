@@ -141,13 +141,9 @@ class Attachments(InputModel):
         for where, names in (("goals", [goal.name for goal in self.goals]), ("client_tools", self.tool_names)):
             if twice := _first_duplicate(names):
                 raise UsageError(f"{where}: {twice!r} is there twice; names must differ")
-        if (size := json_bytes(self.state)) > MAX_STATE_BYTES:
-            raise UsageError(f"state: has {size} bytes of JSON, at most {MAX_STATE_BYTES} are possible")
-        if (size := json_bytes(self.metadata())) > MAX_ATTACHMENTS_BYTES:
-            raise UsageError(
-                f"goals, client_tools, client_context, answer_form, scope and state: have {size} bytes of JSON, "
-                f"at most {MAX_ATTACHMENTS_BYTES} are possible"
-            )
+        check_size("state", self.state, MAX_STATE_BYTES)
+        parts = "goals, client_tools, client_context, answer_form, scope and state"
+        check_size(parts, self.metadata(), MAX_ATTACHMENTS_BYTES)
 
     @property
     def tool_names(self) -> list[str]:
@@ -169,6 +165,12 @@ class Attachments(InputModel):
 
 
 _FORM = "answer_form.schema"
+
+
+def check_size(name: str, value: object, most: int, remedy: str = "") -> None:
+    """Raise UsageError if the value has more than this number of bytes of JSON."""
+    if (size := json_bytes(value)) > most:
+        raise UsageError(f"{name}: {size} bytes of JSON, at most {most} are possible{remedy}")
 
 
 def _first_duplicate(names: Iterable[str]) -> str | None:

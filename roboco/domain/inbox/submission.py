@@ -31,7 +31,7 @@ from roboco.domain.history.step import (
     step_text,
 )
 from roboco.domain.ids import check_own_item_id, step_id_at
-from roboco.domain.inbox.attachments import Attachments
+from roboco.domain.inbox.attachments import Attachments, check_size
 from roboco.domain.notification import MAX_TARGETS, TARGET_COUNT_KEY, NotifyTarget
 from roboco.domain.schema import CallerId, InputModel
 from roboco.domain.status import Priority
@@ -151,17 +151,9 @@ def parse_submission(arguments: dict[str, Any]) -> Submission:
     if submission.item_id is not None:
         check_own_item_id(submission.item_id)
     _check_text(submission.prompt, "prompt", "; store large inputs elsewhere and name them in the prompt")
-    if (size := json_bytes(submission.context)) > MAX_CONTEXT_BYTES:
-        raise UsageError(f"context: has {size} bytes of JSON, at most {MAX_CONTEXT_BYTES} are possible")
-    _check_history(submission.history)
+    check_size("context", submission.context, MAX_CONTEXT_BYTES)
+    check_size("history", [one.model_dump() for one in submission.history], MAX_IMPORTED_BYTES, "; shorten it")
     return submission
-
-
-def _check_history(messages: list[ImportedMessage]) -> None:
-    """Raise UsageError if the imported messages are too large together."""
-    size = json_bytes([message.model_dump() for message in messages])
-    if size > MAX_IMPORTED_BYTES:
-        raise UsageError(f"history: has {size} bytes of JSON, at most {MAX_IMPORTED_BYTES} are possible; shorten it")
 
 
 def parse_arguments(kind: type[D], arguments: dict[str, Any]) -> D:
@@ -206,8 +198,7 @@ def parse_result(result: object, name: str = "result", most: int = MAX_CONTEXT_B
     Raise UsageError if it is not JSON or too long.
     """
     clean = _validated(name, result)
-    if (size := json_bytes(clean)) > most:
-        raise UsageError(f"{name}: has {size} bytes of JSON, at most {most} are possible")
+    check_size(name, clean, most)
     return clean
 
 

@@ -2,7 +2,7 @@
 
 OpenAI's server refuses a whole request for an object without `properties`, for an array without `items`, and for
 `anyOf` and the like at the root. So model servers receive a schema that they accept. The server of the tool, and the
-worker's own check, still use the listed schema.
+worker's own check, still use the listed schema. A check has accepted each schema before.
 """
 
 from typing import Any
@@ -17,14 +17,6 @@ _SINGLE_KEYWORDS = frozenset(
     {"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"}
 )
 _NOT_AT_THE_ROOT = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "then", "else", "$ref"})
-_MAY_BE_NULL = frozenset({"default", "const", "example"})
-_KINDS: dict[str, type] = {
-    **dict.fromkeys(("title", "description", "format", "$comment", "$schema", "$id"), str),
-    **dict.fromkeys(("contentEncoding", "contentMediaType"), str),
-    **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), bool),
-    "examples": list,
-}
-"""Keywords that only describe, with the type of their values."""
 
 
 def offered_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -65,9 +57,7 @@ def _complete(schema: Any) -> Any:
     complete = {
         keyword: _complete_value(keyword, value)
         for keyword, value in schema.items()
-        if (value is not None or keyword in _MAY_BE_NULL)
-        and not (keyword == "enum" and value == [])
-        and isinstance(value, _KINDS.get(keyword, object))
+        if not (keyword == "enum" and value == [])
     }
     kinds = complete.get("type")
     listed = kinds if isinstance(kinds, list) else [kinds]
@@ -83,8 +73,6 @@ def _complete_value(keyword: str, value: Any) -> Any:
         return {name: _complete(one) for name, one in value.items()}
     if keyword in _LIST_KEYWORDS and isinstance(value, list):
         return [_complete(one) for one in value]
-    if keyword == "required" or (keyword == "type" and isinstance(value, list)):
-        return list(dict.fromkeys(value))
     if keyword == "additionalProperties" and isinstance(value, bool):
         return value
     return _complete(value) if keyword in _SINGLE_KEYWORDS else value

@@ -174,7 +174,6 @@ _GO_ON: ChatMessage = {"role": USER, "content": "Go on."}
 
 
 def _seen(agent: Agent, group: StepGroup) -> StepGroup:
-    """Return the steps of the group that the agent sees; empty if it sees none."""
     step, policy = group[0], agent.context
     if step.is_notice or is_empty(step) or (step.is_map and step.calls):
         return ()

@@ -174,7 +174,6 @@ def _position(steps: Sequence[TaskStep], chosen: str) -> int:
 
 
 def _explain_step(past: RecordedTask, step: TaskStep, state: GetState) -> StepExplanation:
-    """Return the explanation of a step. `state` returns the state before it."""
     routing = step.metadata.get("routing") or {}
     before = _before(past.steps, step.seq)
     names = tuple(map(str, routing.get("candidates") or ()))
@@ -194,18 +193,15 @@ def _explain_step(past: RecordedTask, step: TaskStep, state: GetState) -> StepEx
 
 
 def _before(steps: Sequence[TaskStep], seq: int) -> Iterator[str]:
-    """Yield the events since the previous step of an agent, beginning with that step."""
     for step in steps[_last_turn(steps, seq) or 0 : seq]:
         yield from events_of(steps, step)
 
 
 def _last_turn(steps: Sequence[TaskStep], seq: int) -> int | None:
-    """Return the position of the newest step of an agent before a position, or None."""
     return next((place for place in range(seq - 1, -1, -1) if steps[place].by_agent), None)
 
 
 def _why(past: RecordedTask, step: TaskStep, state: GetState) -> str:
-    """Return the reason for the step in plain words."""
     if not step.by_agent:
         return _why_no_agent(step)
     if step.is_imported:

@@ -66,7 +66,6 @@ def parse_rule(text: str) -> RetentionRule:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the value of each word, by its name."""
     fields: dict[str, str] = {}
     for word in text.split():
         name, _, value = word.partition("=")
@@ -83,7 +82,6 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _action(text: str, fields: dict[str, str]) -> str:
-    """Return the only action of the rule."""
     actions = [name for name in _ACTIONS if name in fields]
     if len(actions) != 1:
         raise _mistake(text, f"it has {len(actions)} actions; write keep or delete=AGE")

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from roboco.domain.builtin_tools import GOAL_PREFIX
+from roboco.domain.history.goal import GoalState
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.schema import RecordModel
@@ -53,19 +54,17 @@ def goals_of(steps: Iterable[TaskStep]) -> list[SessionGoal]:
 
 
 def _declared(step: TaskStep, first_index: int) -> list[SessionGoal]:
-    listed = step.metadata.get("goals")
-    goals = [goal for goal in listed if isinstance(goal, dict)] if isinstance(listed, list) else []
-    named = [goal for goal in goals if isinstance(goal.get("name"), str)]
+    declared = map(GoalState.model_validate, step.metadata.get("goals") or ())
     return [
         SessionGoal(
-            name=goal["name"],
-            description=str(goal.get("description") or ""),
+            name=goal.name,
+            description=goal.description,
             goal_index=index,
             declared_seq=step.seq,
             declared_at=step.created_at,
-            outcome_schema=goal["schema"] if isinstance(goal.get("schema"), dict) else {},
+            outcome_schema=goal.outcome,
         )
-        for index, goal in enumerate(named, first_index)
+        for index, goal in enumerate(declared, first_index)
     ]
 
 
@@ -74,9 +73,7 @@ def _failed(goal: SessionGoal, when: datetime) -> SessionGoal:
 
 
 def _achieved(goals: list[SessionGoal], call: ToolCall, when: datetime) -> list[SessionGoal]:
-    """Return the goals, with the newest open one that the call achieves, if there is one, marked as achieved."""
-    for index in reversed(range(len(goals))):
-        goal = goals[index]
+    for index, goal in reversed([*enumerate(goals)]):
         if goal.status == "open" and call.tool_name == f"{GOAL_PREFIX}{goal.name}":
             update = {"status": "achieved", "achieved_at": when, "tool_use_id": call.id, "outcome": call.args}
             return [*goals[:index], goal.model_copy(update=update), *goals[index + 1 :]]

@@ -199,7 +199,6 @@ class MergedStream:
         yield self._item(_item_data(event))
 
     def _missing_items(self, event: AnyEvent) -> Iterator[StreamItem]:
-        """Yield the items that must precede the event and are missing."""
         match event:
             case StreamReset():
                 yield from self.missing_steps(event.steps)

@@ -36,7 +36,6 @@ class ServerNames:
         return data | {key: self._in_conditions(data[key]) for key in ("collaboration_model",) if key in data}
 
     def _in_conditions(self, value: Any) -> Any:
-        """Return the routing with the offered names in its conditions."""
         if isinstance(value, list):
             return [self._in_conditions(one) for one in value]
         if not isinstance(value, dict):
@@ -111,5 +110,4 @@ class ServerNames:
 
 
 def _renamed_tools(holder: Any, rename: Callable[[Any], Any]) -> Any:
-    """Return the agent or the limits with renamed `tools`."""
     return holder | {"tools": rename(holder["tools"])} if isinstance(holder, dict) and "tools" in holder else holder

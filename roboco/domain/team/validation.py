@@ -88,7 +88,6 @@ def _rules_of_runs(data: dict[str, Any], path: str = "") -> Iterator[str]:
 
 
 def _too_large(data: Any) -> str:
-    """Return the mistake if the data is too large for a quick validation, else ""."""
     if (size := len(canonical_json(data))) > MAX_TEAM_CHARS:
         return f"the file: has {size} characters of JSON, at most {MAX_TEAM_CHARS} are possible"
     for name, most in _MAX_ENTRIES.items() if isinstance(data, dict) else ():
@@ -136,7 +135,6 @@ def _annotation(model: type[BaseModel], key: int | str) -> object:
 
 
 def _models_in(annotation: object) -> set[type[BaseModel]]:
-    """Return the models that a type consists of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return {annotation}
     return {model for inner in get_args(annotation) for model in _models_in(inner)}

@@ -72,12 +72,6 @@ def test_invalid_item_ids_and_tenants_are_refused() -> None:
             check_tenant(tenant)
 
 
-def test_error_for_a_long_id_is_short() -> None:
-    with pytest.raises(UsageError) as raised:
-        check_task_id("/" * 10_000)
-    assert len(str(raised.value)) < 300
-
-
 def test_derived_ids_are_stable_and_differ_by_position() -> None:
     ids = [step_id_at(task, seq) for task in ("a", "b") for seq in (0, 1, 10)]
     contents: list[tuple[str, object]] = [("add", {}), ("add", {"a": 1}), ("add", "{}"), ("adda", {}), ("send", {})]

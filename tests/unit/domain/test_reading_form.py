@@ -235,17 +235,6 @@ def test_steps_that_the_documents_write_are_read(form: Any) -> None:
         )["parts"] == [part.model_dump() for part in written.parts]
 
 
-def test_chunks_and_events_that_document_001_writes_are_read() -> None:
-    chunk = documents.read(Document001.StreamChunk(text="hi").model_dump_json())
-    assert isinstance(chunk, StreamChunk)
-    assert chunk.text == "hi"
-    event = documents.read(Document001.ToolCallEvent(tool_call=LiteralCall(tool_name="add", args={})).model_dump_json())
-    assert isinstance(event, ToolCalled)
-    assert event.tool_call.tool_name == "add"
-    handoff = Document001.AgentHandoffEvent(from_agent="one", to_agent="two", reason="why")
-    assert in_form(documents.read(handoff.model_dump()), "001") == handoff.model_dump()  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("record", ["[]", "7", '{"parts": []}', '{"text": "x"}', "{", "[" * 5000])
 def test_a_record_of_another_kind_is_refused(record: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own message

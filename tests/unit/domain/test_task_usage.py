@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
-from roboco.domain.task_usage import TaskUsage, parse_task_usage, step_usage
+from roboco.domain.task_usage import TaskUsage, step_usage
 from roboco.domain.usage import BILLION
 from tests.unit.domain.steps import TASK, histories, steps_of
 
@@ -104,7 +104,3 @@ def test_calls_belong_to_the_agent_that_made_them_and_days_are_those_of_utc() ->
         (("two", "", "find", "2026-01-30"), 0, 0, 2, 20_000_000),
         (("two", "small", "", "2026-01-30"), 1, 2, 0, 0),
     ]
-
-
-def test_a_broken_file_is_none() -> None:
-    assert parse_task_usage(b'{"steps": 3') is None

@@ -54,11 +54,6 @@ def test_an_external_reference_is_refused_and_not_fetched(ref: str) -> None:
     assert "the schema cannot be used" in value_error({"$ref": ref}, {})
 
 
-def test_a_reference_to_itself_is_refused() -> None:
-    assert "lead back to themselves" in schema_error({"$ref": "#"})
-    assert "the schema cannot be used" in value_error({"$ref": "#"}, {})
-
-
 @pytest.mark.parametrize(
     ("schema", "value", "expected"),
     [

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.errors import UsageError
 from roboco.templates import rendering
 from roboco.templates.rendering import MAX_TEXT_CHARS, MAX_VALUES
@@ -182,15 +181,6 @@ def test_templates_of_a_team_share_a_time() -> None:
     assert shared.render("{{ task.id }}", VARIABLES) == "t1"
     with pytest.raises(UsageError, match="the templates up to here take more than 0 seconds, make them simpler"):
         shared.render("{{ task.id }}", VARIABLES)
-
-
-def test_a_template_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendering, "_environment", None)
-    long = "{{ task.id }}" + "x" * MAX_PROMPT_CHARS
-    mistake = f"has {len(long)} characters, at most {MAX_PROMPT_CHARS} are possible"
-    assert check_template(long) == [mistake]
-    with pytest.raises(UsageError, match=f"the template fails: {mistake}"):
-        render(long)
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,3 @@ def test_a_state_counts_steps_tokens_and_calls() -> None:
 def test_invalid_metadata_is_ignored(metadata: dict[str, Any]) -> None:
     state = fold(steps_of(("user", "go"), ("a", "x", metadata)))
     assert (state.tokens, state.rules, state.recent_item_ids) == (0, {}, ())
-
-
-def test_a_state_of_a_newer_release_is_read() -> None:
-    state = TaskState.model_validate_json('{"steps": 2, "of_tomorrow": [1]}')
-    assert state.steps == 2

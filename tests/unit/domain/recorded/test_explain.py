@@ -104,11 +104,3 @@ def test_an_unknown_step_is_refused() -> None:
     for wrong in ("7", "-1", "step_of_nobody"):
         with pytest.raises(UsageError, match=r"the steps 0 to 6, those of agents are 1, 2, 3, 4, 5, 6"):
             explain(graph_task(), wrong)
-
-
-def test_a_map_and_the_state_are_explained_in_their_own_words() -> None:
-    mapped = [line for one in explain(RECORDED_TASKS["mapping"]()) for line in (*one.before, one.why, *one.events)]
-    assert {"all sub-tasks of its map have ended", "a sub-task ended"} <= set(mapped)
-    assert any("has a sub-task for each of" in line for line in mapped)
-    called = [line for one in explain(RECORDED_TASKS["functions"]()) for line in one.before]
-    assert {"the code of triage was called", "the state of the task changed: heard"} <= set(called)
