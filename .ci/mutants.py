@@ -311,7 +311,7 @@ BUGS = (
     ),
     Bug(
         "a compressed message is read",
-        "broker/message_validation.py",
+        "broker/message_reader.py",
         'if content_type != "application/json":',
         "if False:",
         "tests/unit/broker/test_envelope.py tests/contract/redis/test_transport.py "
@@ -581,7 +581,7 @@ BUGS = (
         "engine/accept/fork.py",
         "if before != lineage.model_copy(update=first) or",
         "if False or",
-        "tests/unit/engine/test_repeated_forks.py",
+        "tests/unit/engine/accept/test_fork.py",
     ),
     Bug(
         "an erased task is unknown",

@@ -1,18 +1,21 @@
 """observability: the metrics, JSON logs and traces of a worker, each only if a setting enables it."""
 
+import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from celery import Celery
 from celery.signals import task_prerun, worker_init, worker_process_shutdown
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as PrometheusMetric
 
 from roboco.broker.names import QUEUE_OF
 from roboco.broker.queue_stats import SENT_AT, queue_lengths
 from roboco.client.wiring import secret_mask
-from roboco.errors import UsageError
+from roboco.errors import RobocoError, UsageError
 from roboco.ports.telemetry import QUEUE_WAIT_SECONDS, REFUSED, Telemetry
 from roboco.redis.client import connect_fail_fast
 from roboco.redis.dead_letters import RedisDeadLetters
@@ -20,11 +23,12 @@ from roboco.redis.keys import Keys
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.settings import Settings
-from roboco.telemetry.backlog_gauges import backlog_gauges
 from roboco.telemetry.json_log import log_as_json
 from roboco.telemetry.metrics import OTHER_VALUE, Metrics, serve_metrics
 from roboco.telemetry.telemetry import ProcessTelemetry
 from roboco.telemetry.tracing_setup import open_tracer, tracing_enabled
+
+_log = logging.getLogger(__name__)
 
 
 class WorkerTelemetry:
@@ -82,3 +86,22 @@ class WorkerTelemetry:
     def _close(self, **_: Any) -> None:
         if self._telemetry is not None:
             self._telemetry.close()
+
+
+def backlog_gauges(
+    open_tasks: Callable[[], int], dead_letters: Callable[[], int], queue_lengths: Callable[[], Mapping[str, int]]
+) -> Iterator[PrometheusMetric]:
+    """Yield open tasks, dead letters, and the lengths of queues. If a server does not answer, yield none of them."""
+    try:
+        tasks, dead, lengths = open_tasks(), dead_letters(), queue_lengths()
+    except RobocoError as error:
+        _log.warning("gauges of open tasks, dead letters and queue lengths are left out: %s", error)
+        return
+    help_text = "Tasks that have not ended, waiting ones included."
+    yield GaugeMetricFamily("roboco_open_tasks", help_text, value=tasks)
+    help_text = "Messages and work that Roboco no longer tries."
+    yield GaugeMetricFamily("roboco_dead_letters", help_text, value=dead)
+    queues = GaugeMetricFamily("roboco_queue_length", "Messages that no worker has taken.", labels=("queue",))
+    for queue, length in lengths.items():
+        queues.add_metric((queue,), length)
+    yield queues

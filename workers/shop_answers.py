@@ -22,8 +22,8 @@ from roboco.broker.background import run_periodically
 from roboco.broker.broker import broker_settings, queue_arguments
 from roboco.broker.broker_error import BROKER_ERRORS, explain_broker
 from roboco.broker.dispatcher import CONFIRM_TIMEOUT, dropping_connection
+from roboco.broker.message_reader import validation_error
 from roboco.broker.message_signing import SigningKeys
-from roboco.broker.message_validation import validation_error
 from roboco.broker.names import COORDINATOR_QUEUE, TASK_ANSWER_TASK, tenant_lanes
 from roboco.client.wiring import answers_queue, shop_broker
 from roboco.domain.ids import is_task_id, tenant_of

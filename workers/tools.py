@@ -5,7 +5,7 @@ Prefork: processes isolate calls, and can be killed at their time limit.
 
 from roboco.broker.names import TOOLS_QUEUE
 from roboco.workers.compose_app import compose_worker, install_health_check
-from roboco.workers.erased_indexes import install_index_removal
+from roboco.workers.scans import install_index_removal
 
 app, engine = compose_worker([TOOLS_QUEUE], "prefork", None, worker_max_tasks_per_child=200)
 install_index_removal(app, engine)

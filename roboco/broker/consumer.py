@@ -15,8 +15,8 @@ from kombu.message import Message
 from roboco.broker.app import DeadLetterSink
 from roboco.broker.broker_error import explain_broker
 from roboco.broker.dead_letter import record_of, record_of_raw
+from roboco.broker.message_reader import validation_error
 from roboco.broker.message_signing import SigningKeys, as_bytes
-from roboco.broker.message_validation import validation_error
 from roboco.broker.names import QUEUE_OF
 
 UNSIGNED_COMMANDS: Final = frozenset({"enable_events", "disable_events", "heartbeat"})

@@ -14,8 +14,7 @@ from typing import Any, Final
 from kombu.message import Message
 from kombu.utils import json as kombu_json
 
-from roboco.broker.envelope import MAX_UNREADABLE_BYTES
-from roboco.broker.message_validation import REFUSED_HEADER, needs_newer_worker
+from roboco.broker.message_reader import MAX_UNREADABLE_BYTES, REFUSED_HEADER, needs_newer_worker
 from roboco.domain.canonical_json import canonical_json, well_formed, well_formed_json
 from roboco.domain.dead_letter import DeadLetter, letter_id_of
 

@@ -1,4 +1,9 @@
-"""dispatcher: the dispatcher on Celery. Its messages hold ids and numbers, and name their Celery task."""
+"""dispatcher: the dispatcher on Celery. Its messages hold ids and numbers, and name their Celery task.
+
+The id of a Celery task starts with the task's id and a "/", which no task id contains. In Flower a search for
+`order-17/` finds everything of task order-17 and nothing of others, sorted by id in the order of the history. An
+attempt that is dispatched again has the same id, so that it is one row.
+"""
 
 import logging
 import time
@@ -9,13 +14,12 @@ from typing import Any, Final
 
 from celery import Celery
 
-from roboco.broker import display
 from roboco.broker.broker_error import translating_errors
 from roboco.broker.broker_fault import write_fault
 from roboco.broker.fair_queues import FairQueues
 from roboco.broker.names import ADVANCE_TASK, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
 from roboco.broker.queue_stats import SENT_AT, queue_description, read_queue_stats, sent_at
-from roboco.domain.history.step import Priority
+from roboco.domain.status import Priority
 from roboco.errors import TransientError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.ports.dispatcher import AttemptStatus
@@ -23,6 +27,8 @@ from roboco.ports.snapshot import Phase
 
 CONFIRM_TIMEOUT = 5.0
 """Seconds within which a broker with confirms has to confirm a message."""
+CALL_ID_CHARS: Final = 11
+"""Characters of a call's id in the id of its Celery task: they distinguish the calls of one step."""
 KILL_GRACE = 2.0
 """Seconds that a tool has to end after the exception of its soft time limit."""
 NODE_SETTING: Final = "roboco_node"
@@ -40,36 +46,20 @@ class CeleryDispatcher:
 
     def advance(self, task_id: str) -> None:
         """Send `roboco.advance`: a coordinator runs a pass over the task."""
-        now = time.time()
-        self._send(ADVANCE_TASK, {"task_id": task_id}, display.advance_message_id(task_id, now), task_id)
+        self._send(ADVANCE_TASK, {"task_id": task_id}, f"{task_id}/advance/{_milliseconds()}", task_id)
 
     def turn(self, assignment: TurnAssignment, agent: str) -> None:
         """Send `roboco.turn`: an agents worker runs the turn. If it replaces an attempt, show that one as failed."""
-        self._send(
-            TURN_TASK,
-            _fields(assignment),
-            display.turn_message_id(assignment),
-            display.describe_work(agent, assignment),
-            priority=assignment.priority,
-        )
-        self._end_replaced(assignment, agent)
+        self._send_work(TURN_TASK, assignment, agent)
 
     def tool(self, assignment: ToolAssignment, name: str, timeout: float) -> None:
         """Send `roboco.tool`: a tools worker runs the call, for `timeout` seconds at most."""
-        options = {"soft_time_limit": timeout, "time_limit": timeout + KILL_GRACE, "priority": assignment.priority}
-        self._send(
-            TOOL_TASK,
-            _fields(assignment),
-            display.call_message_id(assignment),
-            display.describe_work(name, assignment),
-            **options,
-        )
-        self._end_replaced(assignment, name)
+        self._send_work(TOOL_TASK, assignment, name, soft_time_limit=timeout, time_limit=timeout + KILL_GRACE)
 
     def list_tools(self, request: ListingRequest) -> None:
         """Send `roboco.list_tools`: a tools worker lists the tools of an MCP server."""
-        description = f"{request.server}, {request.task_id}"
-        self._send(LIST_TOOLS_TASK, dict(vars(request)), display.listing_message_id(request, time.time()), description)
+        message_id = f"{request.task_id}/mcp/{request.server}/{_milliseconds()}"
+        self._send(LIST_TOOLS_TASK, dict(vars(request)), message_id, f"{request.server}, {request.task_id}")
 
     def report_attempt_end(self, assignment: TurnAssignment | ToolAssignment, name: str, status: AttemptStatus) -> None:
         """Send the event of the end of an attempt, for displays; `who` is its agent or tool.
@@ -81,7 +71,7 @@ class CeleryDispatcher:
 
     def notify(self, task_id: str) -> None:
         """Send `roboco.notify`: a coordinator delivers the notifications of the task."""
-        self._send(NOTIFY_TASK, {"task_id": task_id}, display.notify_message_id(task_id, time.time()), task_id)
+        self._send(NOTIFY_TASK, {"task_id": task_id}, f"{task_id}/notify/{_milliseconds()}", task_id)
 
     def oldest_waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """Return when the oldest message in the queue was sent, or None if there is none or that is not known."""
@@ -103,6 +93,12 @@ class CeleryDispatcher:
         """Return the queued turns and coordinator passes in the queues of this task."""
         with translating_errors(TURN_TASK):
             return self._queues.count_waiting(TURN_TASK, task_id) + self._queues.count_waiting(ADVANCE_TASK, task_id)
+
+    def _send_work(self, name: str, assignment: TurnAssignment | ToolAssignment, who: str, **limits: float) -> None:
+        priority = assignment.priority
+        description = describe_work(who, assignment)
+        self._send(name, _fields(assignment), message_id_of(assignment), description, priority=priority, **limits)
+        self._end_replaced(assignment, who)
 
     def _send(self, name: str, arguments: dict[str, Any], message_id: str, description: str, **options: Any) -> None:
         priority: Priority | None = options.pop("priority", None)
@@ -128,17 +124,32 @@ class CeleryDispatcher:
         node = self._app.conf.get(NODE_SETTING)
         if node is None:
             return
-        if isinstance(order, TurnAssignment):
-            name, message_id = TURN_TASK, display.turn_message_id(order)
-        else:
-            name, message_id = TOOL_TASK, display.call_message_id(order)
-        fields = fields | {"name": name, "args": display.describe_work(who, order)}
+        message_id = message_id_of(order)
+        name = TURN_TASK if isinstance(order, TurnAssignment) else TOOL_TASK
+        fields = fields | {"name": name, "args": describe_work(who, order)}
         events: Any = self._app.events
         try:
             with translating_errors(event), events.default_dispatcher(hostname=node) as dispatcher:
                 dispatcher.send(event, uuid=message_id, **fields)
         except TransientError as error:
             _log.warning("the event of the end of %s is not sent: %s", message_id, error)
+
+
+def message_id_of(order: TurnAssignment | ToolAssignment) -> str:
+    """Return the id of the Celery task that runs this attempt. That of a call has the position of its result."""
+    if isinstance(order, TurnAssignment):
+        return f"{order.task_id}/{order.seq:04}/turn/{order.attempt}"
+    return f"{order.task_id}/{order.seq + 1:04}/tool/{order.call_id[:CALL_ID_CHARS]}/{order.attempt}"
+
+
+def describe_work(name: str, order: TurnAssignment | ToolAssignment) -> str:
+    """Return the arguments of a turn or call for display: agent or tool, task and step."""
+    again = f", attempt {order.attempt}" if order.attempt > 1 else ""
+    return f"{name}, {order.task_id}, step {order.seq}{again}"
+
+
+def _milliseconds() -> str:
+    return f"{time.time() * 1000:.0f}"
 
 
 def _failed(reason: str) -> tuple[str, dict[str, Any]]:

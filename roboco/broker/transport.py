@@ -14,7 +14,7 @@ may share them.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any, Final
@@ -26,8 +26,7 @@ from kombu.utils.uuid import uuid
 from redis import exceptions as redis_exceptions
 
 from roboco.broker.broker_error import ScriptsMissing
-from roboco.broker.envelope import UnreadableError, read_broadcast, read_envelope
-from roboco.broker.message_validation import content_error
+from roboco.broker.message_reader import UnreadableError, check_compression, read_broadcast, read_envelope
 
 logger = logging.getLogger(__name__)
 
@@ -167,8 +166,9 @@ class AmqpMessage(pyamqp.Message):
 
     def __init__(self, msg: Any, channel: Any = None, **options: Any) -> None:
         headers = msg.properties.get("application_headers") or {}
-        if isinstance(headers, Mapping) and headers.get("compression"):
-            error = ValueError(content_error("application/json", None, headers))
+        try:
+            check_compression(headers)
+        except UnreadableError as error:
             self.errors = [(ValueError, error, None)]
         super().__init__(msg, channel=channel, **options)
 

@@ -8,11 +8,9 @@ The workspace stores the keys, so they survive an emptied Redis. If a process di
 is useless: the list shows it, and it can be revoked. If the store answers after the time-out, the same is true.
 """
 
-import json
-import logging
 import secrets
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
@@ -23,8 +21,6 @@ from roboco.domain.ids import check_tenant
 from roboco.domain.paths import ACCESS_KEYS, access_key_path
 from roboco.errors import CorruptHistory, NotFound, TransientError, UsageError
 from roboco.ports.workspace import Files
-
-_log = logging.getLogger("roboco.audit")
 
 ID_BYTES: Final = 6
 SECRET_BYTES: Final = 32
@@ -56,7 +52,6 @@ def create_key(files: Files, options: dict[str, Any], now: datetime) -> CreatedK
         raise UsageError("; ".join(wrong)) from None
     if not files.create(access_key_path(key.id), _encoded(key)):
         raise TransientError(f"key {key.id} exists already; create another one")
-    _audit("create_key", key, now)
     return CreatedKey(f"{KEY_PREFIX}_{key.id}_{secret}", key)
 
 
@@ -90,7 +85,6 @@ def revoke_key(files: Files, key_id: str, now: datetime) -> AccessKey:
             return key
         key = key.model_copy(update={"revoked_at": now})
         if files.replace(access_key_path(key_id), _encoded(key), stored.version):
-            _audit("revoke_key", key, now)
             return key
     raise TransientError(f"key {key_id} is changed by other processes; revoke it again")
 
@@ -106,12 +100,6 @@ def _check(fields: dict[str, Any], now: datetime) -> None:
     expires_at = fields.get("expires_at")
     if isinstance(expires_at, datetime) and (expires_at.tzinfo is None or expires_at <= now):
         raise UsageError(f"expires_at: must be a time in the future, with a time zone (found {expires_at.isoformat()})")
-
-
-def _audit(action: str, key: AccessKey, now: datetime) -> None:
-    """Write a line of the audit log, in the form of the gateway's lines. The record of the key lasts longer."""
-    line = {"time": now.isoformat(timespec="milliseconds"), "by": "operator", "tenant": key.tenant, "action": action}
-    _log.info(json.dumps(line | {"key": key.id, "outcome": "accepted"}))
 
 
 def _encoded(key: AccessKey) -> bytes:
@@ -130,8 +118,3 @@ def _decoded(key_id: str, stored: bytes) -> AccessKey:
     if key.id != key_id:
         raise CorruptHistory(f"the file of key {key_id} holds another key, and gives no access: move it away")
     return key
-
-
-def utc_now() -> datetime:
-    """Return the time of this machine's clock, UTC."""
-    return datetime.now(UTC)

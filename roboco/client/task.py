@@ -16,6 +16,7 @@ from roboco.client import session as sessions
 from roboco.client.async_stream import AsyncTaskStream, without_gaps
 from roboco.client.audit import MAX_ID_CHARS, Act, audited
 from roboco.client.blocking import iterate, wait_for
+from roboco.client.commands import handle_task_command
 from roboco.client.context_report import ContextReport, context_report, find_turn
 from roboco.client.feedback import read_feedback, store_feedback
 from roboco.client.in_thread import CONTROLS, SUBMISSIONS, in_thread, run_in_thread
@@ -26,7 +27,6 @@ from roboco.client.pending_actions import PendingActions
 from roboco.client.receipt import Receipt, find_receipt, is_final, latest_receipt
 from roboco.client.stream import TaskStream, WorkerCheck
 from roboco.client.sub_task_stream import SubTaskStream
-from roboco.client.task_commands import handle_task_command
 from roboco.client.task_result import TaskResult, state_of
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.decision.router import Router, route
@@ -64,7 +64,7 @@ from roboco.engine.accept.answer import open_tool_changes
 from roboco.engine.accept.at_rest import stays_at_rest
 from roboco.engine.accept.control import IfBusy
 from roboco.engine.accept.evidence import current_reason
-from roboco.engine.accept.wait_cause import current_cause, why_unattended
+from roboco.engine.accept.wait_cause import current_cause
 from roboco.engine.engine import Engine
 from roboco.engine.record.call_failures import call_failures
 from roboco.engine.record.recover import newest_step
@@ -717,8 +717,9 @@ class Task:
         return left_out_tools(self._engine.workspace, self.task_id)
 
     def missing_worker(self) -> str:
-        """Return why the open task does not go on, with a remedy, or "" if no cause is known, as `why_unattended`."""
-        return why_unattended(self._engine, self._settings.workspace_address, self.task_id)
+        """Return why the open task does not go on, with a remedy, or "" if no cause is known."""
+        found = current_cause(self._engine, self._settings.workspace_address, self.task_id)
+        return "" if found is None else found.text
 
     @overload
     def session(self, *, form: Literal["roboco"] = "roboco", max_bytes: int | None = None) -> Session: ...

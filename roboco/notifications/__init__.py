@@ -1,1 +1,1 @@
-"""Notifications to webhooks and Celery tasks, with signatures and an allowlist. Read `notifier.py` first."""
+"""Notifications to webhooks and Celery tasks, with signatures and an allowlist. Read `webhook.py` first."""

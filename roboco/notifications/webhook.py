@@ -1,6 +1,13 @@
-"""Webhooks: signed notifications by HTTP POST to addresses that the operator allows."""
+"""Webhooks: signed notifications by HTTP POST to addresses that the operator allows.
+
+The signature is that of the Standard Webhooks specification.
+"""
 
 import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
 import os
 import ssl
 import threading
@@ -14,7 +21,6 @@ from roboco.domain.notification import Notification, NotifyTarget
 from roboco.errors import RetryLater, TransientError, UsageError
 from roboco.http.retry_after import parse_retry_after
 from roboco.notifications.allowlist import DEFAULT_PORTS, allowed_address, check_webhook, secret_of
-from roboco.notifications.webhook_signature import signature_headers
 
 FIRST_OPEN_SECONDS = 30.0
 """Seconds for which the circuit of a server stays open first; each next time is twice as long."""
@@ -144,3 +150,30 @@ def _cause_of(error: BaseException) -> str:
     while behind is not None:
         found, behind = behind if isinstance(behind, OSError) else found, behind.__cause__ or behind.__context__
     return f"{type(found).__name__}: {found}"
+
+
+_BASE64_PREFIX = "whsec_"
+
+
+def signature_headers(notice_id: str, timestamp: int, body: bytes, secret: str) -> dict[str, str]:
+    """Return the headers with which the receiver checks the sender and the time of the body, in Unix seconds.
+
+    The signature is HMAC-SHA256 over id, timestamp and body, joined by full stops. A secret that begins with "whsec_"
+    is base64, as in the specification; any other secret is used unchanged. Raise UsageError if the base64 is invalid.
+    """
+    content = f"{notice_id}.{timestamp}.".encode() + body
+    signature = base64.b64encode(hmac.new(_key(secret), content, hashlib.sha256).digest()).decode()
+    return {
+        "webhook-id": notice_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": f"v1,{signature}",
+    }
+
+
+def _key(secret: str) -> bytes:
+    if not secret.startswith(_BASE64_PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(_BASE64_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        raise UsageError("a webhook's secret begins with 'whsec_', but what follows is not base64") from None

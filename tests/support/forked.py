@@ -61,7 +61,7 @@ IMPORTED = (
     "roboco.gateway.app",
     "roboco.model.openai_model",
     "roboco.workers.compose_app",
-    "roboco.workers.erased_indexes",
+    "roboco.workers.scans",
     "roboco.workers.sweeper",
     "uvicorn.main",
 )

@@ -1,12 +1,10 @@
-"""Oversized submissions, teams and messages are refused with a short error."""
+"""Oversized submissions and teams are refused with a short error."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from roboco.broker.message_validation import MAX_BODY_BYTES, size_error
 from roboco.domain.inbox.submission import parse_submission
 from roboco.errors import UsageError
 from roboco.team_files.file import parse_team
@@ -40,11 +38,11 @@ def graph_with_patterns(patterns: list[str]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("send", "make", "message"),
     [
-        (submit, lambda: {"goals": [{"name": "g", "description": "d"}] * 10**6}, "at most 5 items"),
-        (submit, lambda: {"k" * 10**6: 1}, "no such argument"),
+        (submit, lambda: {"goals": [{"name": "g", "description": "d"}] * 10**5}, "at most 5 items"),
+        (submit, lambda: {f"k{number}": 1 for number in range(10**4)}, "and 9980 mistakes more"),
         (submit, lambda: {"prompt": "x" * 10**8}, "at most 262144 are possible"),
         (submit, lambda: {"context": {"a": nested_list(10**5)}}, "nested deeper than 64 levels"),
-        (submit, lambda: {"context": {"a": "x" * 10**7}}, "at most 65536 are possible"),
+        (submit, lambda: {"model": {"a": "x" * 10**6}}, "model: Input should be a valid string"),
         (declare_team, lambda: {"description": "x" * 10**8}, "at most 1048576 are possible"),
         (declare_team, lambda: {"limits": nested_list(10**5)}, "nested deeper than 64 levels"),
         (declare_team, lambda: {"agents": [{"name": f"a{n}", "prompt": "p"} for n in range(10**4)]}, "at most 200"),
@@ -54,7 +52,6 @@ def graph_with_patterns(patterns: list[str]) -> dict[str, Any]:
             "the regular expressions weigh",
         ),
         (declare_team, lambda: graph_with_patterns([f"{n}" for n in range(51)]), "have 51 conditions, at most 50"),
-        (declare_team, lambda: {f"k{number}": 1 for number in range(10**4)}, "and 9900 mistakes more"),
     ],
 )
 def test_oversized_input_is_refused(
@@ -65,8 +62,3 @@ def test_oversized_input_is_refused(
         send(more)
     assert message in str(refused.value)
     assert len(str(refused.value)) < 20_000
-
-
-def test_a_message_above_the_size_limit_is_not_read() -> None:
-    assert "at most" in (size_error(b"x" * (MAX_BODY_BYTES + 1)) or "")
-    assert size_error(json.dumps("ü" * 1024 * 1024).encode()) is None

@@ -12,7 +12,7 @@ from roboco.cli.doctor.check import CheckResult, expect
 from roboco.domain.url import url_error
 from roboco.errors import RobocoError, UsageError
 from roboco.notifications.allowlist import DEFAULT_PORTS, allowed_address, secret_of
-from roboco.notifications.webhook_signature import signature_headers
+from roboco.notifications.webhook import signature_headers
 from roboco.settings import Settings
 
 CONNECT_TIMEOUT: Final = 5.0

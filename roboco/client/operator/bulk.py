@@ -24,6 +24,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from roboco.client.commands import handle_task_command
 from roboco.client.operator.bulk_control import (
     DECISIONS,
     BulkContent,
@@ -36,7 +37,6 @@ from roboco.client.operator.bulk_control import (
 )
 from roboco.client.options import BulkOptions, TaskFilterOptions
 from roboco.client.pending_actions import PendingDecision, WaitingCall, waiting_calls
-from roboco.client.task_commands import handle_task_command
 from roboco.client.task_list import MAX_LIMIT, check_limit, task_filter
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.canonical_json import sha256

@@ -12,7 +12,7 @@ from celery import Celery
 from redis.cluster import RedisCluster
 
 from roboco.client import access_keys
-from roboco.client.access_keys import CreatedKey, utc_now
+from roboco.client.access_keys import CreatedKey
 from roboco.client.audit import MAX_ID_CHARS, Act, audited
 from roboco.client.in_thread import in_thread
 from roboco.client.operator import dead_letters
@@ -181,7 +181,7 @@ class Operator:
         self._require_operator("keys")
         details: dict[str, object] = {}
         with self._audited("create_key", None, details):
-            created = access_keys.create_key(self._engine.workspace.files, {**options}, utc_now())
+            created = access_keys.create_key(self._engine.workspace.files, {**options}, self._engine.now())
             details["key"] = created.key.id
             return created
 
@@ -202,7 +202,7 @@ class Operator:
         """
         self._require_operator("keys")
         with self._audited("revoke_key", by, {"key": key_id[:MAX_ID_CHARS]}):
-            return access_keys.revoke_key(self._engine.workspace.files, key_id, utc_now())
+            return access_keys.revoke_key(self._engine.workspace.files, key_id, self._engine.now())
 
     def erase(self, task_id: str, *, timeout: float = 30.0, **options: Unpack[ErasureOptions]) -> ErasureReceipt:
         """Erase a task, and return its receipt: of an erasure that is complete, or as far as it is after `timeout`.

@@ -9,7 +9,7 @@ from kombu import Connection, Queue
 from kombu import transport as kombu_transport
 
 from roboco.broker.dead_letter import record_of
-from roboco.broker.message_validation import REFUSED_HEADER
+from roboco.broker.message_reader import REFUSED_HEADER
 from roboco.broker.transport import guard_transports
 from roboco.local.valkey import ValkeyServer
 from tests.faults.hostile.producer import message, properties

@@ -17,7 +17,7 @@ from tests.support import forked
 from tests.support.journeys import SEQUENTIAL as TEAM
 from tests.support.journeys import answer
 from tests.support.servers.rabbitmq import find_rabbitmq, start_rabbitmq
-from tests.support.stack import LONG_LEASE, POOLS, ROOT, Stack, until
+from tests.support.stack import LONG_LEASE, ROOT, Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -56,7 +56,7 @@ def submit_with_celery(stack: Stack, task_id: str) -> None:
         shop.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator")
 
 
-@pytest.mark.parametrize("pool", [*POOLS, "app"])
+@pytest.mark.parametrize("pool", ["coordinator", "tools"])
 def test_a_worker_of_another_prefix_does_not_start_on_the_broker(folder_stack: Stack, pool: str) -> None:
     code, output = run_until_ready_or_ended(folder_stack, pool, other_deployment(folder_stack, prefix="b"), "other")
     assert code == 1

@@ -15,7 +15,7 @@ import pytest
 
 from roboco import Task
 from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents
-from tests.integration.streams.test_resume import long_answer
+from tests.integration.streams.test_async_task import long_answer
 from tests.support.gateway_process import (
     GatewayProcess,
     StreamClient,

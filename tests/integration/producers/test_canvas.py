@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.signature import TeamTask
 from roboco.domain.ids import team_task_id
 from roboco.domain.paths import finished_notifications_path, open_marker_path
-from roboco.local.valkey import ValkeyServer
 from tests.support.celery_shops import VISIBILITY_TIMEOUT, shop_app
 from tests.support.events import capture_events
 from tests.support.servers.model_server import Reply, Request
@@ -60,17 +58,6 @@ def shop_lines(stack: Stack, word: str = "") -> list[str]:
 def team(app: Celery, **options: Any) -> TeamTask:
     """Return a signature of the team, with people as the audience."""
     return roboco.team(TEAM, app=app, context={"audience": "people"}, **options)
-
-
-def test_a_chain_continues_with_the_text_of_the_team(stack: Stack, app: Celery) -> None:
-    result: Any = chain(
-        app.signature("shop.fetch", ("tides",)), team(app).s(), app.signature("shop.publish")
-    ).apply_async()
-    assert result.get(timeout=60) == {"published": "read notes on tides for people"}
-    assert result.parent.get(timeout=60) == "read notes on tides for people"
-    assert shop_lines(stack, "tides") == ["published read notes on tides for people"]
-    task = stack.orchestrator.task(team_task_id(result.parent.id))
-    assert task.summary().status == "completed"
 
 
 def test_celery_events_show_a_team_as_one_celery_task(stack: Stack, app: Celery) -> None:
@@ -182,13 +169,3 @@ def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack:
     app.signature("shop.fetch", ("after the nap",)).apply_async().get(timeout=60)
     assert len(shop_lines(stack, "napping")) == started + 1
     client.close()
-
-
-def test_a_shop_on_another_broker_server_continues_its_chain(tmp_path: Path, valkey: ValkeyServer) -> None:
-    with Stack(tmp_path, callback_broker_url=valkey.url) as apart:
-        apart.model.script(answer)
-        apart.start("shop", modules="tests.support.celery_shops", SHOP_URL=valkey.url)
-        apart.wait_ready("shop")
-        with shop_app(valkey.url, apart.settings) as other:
-            result = chain(team(other).s("afar"), other.signature("shop.publish")).apply_async()
-            assert result.get(timeout=60) == {"published": "read afar for people"}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import redis
-from redis.exceptions import NoPermissionError
 
 from roboco.broker.broker_scripts import BROKER_SCRIPTS
 from roboco.errors import RobocoError
@@ -22,18 +21,6 @@ from tests.support.stack import Stack, until
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 MISSING = "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them"
 WAITING = "cannot use the broker for now: it does not hold kombu's scripts yet"
-USERS_WITHOUT_LOAD = (
-    "agents",
-    "tools",
-    "client",
-    "client-acme",
-    "flower",
-    "producer",
-    "follower",
-    "follower-acme",
-    "probe",
-)
-ENDLESS = "while true do end"
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +46,6 @@ def holds_scripts(stack: Stack) -> bool:
     with connect(stack.valkey.url) as client:
         texts = (*script_texts().values(), *BROKER_SCRIPTS)
         return all(client.script_exists(*(client.register_script(text).sha for text in texts)))
-
-
-@pytest.mark.parametrize("user", USERS_WITHOUT_LOAD)
-@pytest.mark.parametrize("command", ["SCRIPT LOAD", "EVAL", "FUNCTION LOAD"])
-def test_a_user_of_another_pool_may_load_no_script(acl_stack: Stack, user: str, command: str) -> None:
-    with connect(url_of(acl_stack.valkey, f"roboco-{user}")) as client, pytest.raises(NoPermissionError):
-        client.execute_command(command, *([ENDLESS, 0] if command == "EVAL" else [ENDLESS]))
-    take_denials(acl_stack)
 
 
 def test_a_coordinator_has_loaded_all_scripts_when_it_is_ready(tmp_path: Path) -> None:

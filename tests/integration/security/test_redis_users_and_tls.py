@@ -79,15 +79,6 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
     assert take_denials(acl_stack) == set()
 
 
-def test_a_client_may_store_and_dismiss_dead_letters(acl_stack: Stack) -> None:
-    orchestrator = acl_stack.orchestrator
-    letter = dead_letter_of_lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator._engine.now())
-    orchestrator._engine.tasks.dead_letters.add(letter)
-    assert orchestrator.operator.dismiss_dead_letter(letter.letter_id) == letter
-    assert orchestrator.operator.dismiss_dead_letter(letter.letter_id) is None
-    assert take_denials(acl_stack) == set()
-
-
 @pytest.mark.parametrize("command", ["dead-letters", "dead-letters dismiss --all"])
 def test_a_command_without_a_right_names_the_user_that_has_it(acl_stack: Stack, command: str) -> None:
     variables = acl_stack.environment | {"ROBOCO_REDIS_URL": url_of(acl_stack.valkey, "roboco-tools")}
@@ -247,17 +238,8 @@ def test_operations_of_a_gateway_need_only_the_rights_of_its_user(acl_stack: Sta
             assert answer.status_code == status, answer.text
             return answer.json()
 
-        overview = operate("GET", "")
-        assert overview["open_tasks"] >= 1
-        assert overview["dead_letters"] >= 3
-
-        def waiting() -> dict[str, int]:
-            return {queue["name"]: queue["waiting"] for queue in operate("GET", "/queues")["queues"]}
-
-        until(lambda: waiting() == dict.fromkeys(QUEUES, 0), 60, lambda: f"all queues are empty: {waiting()}")
-        until(
-            lambda: all(pool["live"] == 1 for pool in operate("GET", "/workers")["pools"]), 20, "all workers register"
-        )
+        assert operate("GET", "")["dead_letters"] >= 3
+        assert {queue["name"] for queue in operate("GET", "/queues")["queues"]} == set(QUEUES)
         assert {pool for one in operate("GET", "/workers")["workers"] for pool in one["pools"]} == set(POOLS)
         assert [one["model"] for one in operate("GET", "/rates")["rates"]] == ["m"]
         listed = operate("GET", "/dead-letters?limit=100")["dead_letters"]
@@ -265,11 +247,8 @@ def test_operations_of_a_gateway_need_only_the_rights_of_its_user(acl_stack: Sta
         for one in listed:
             path = f"/dead-letters/{one['letter_id']}"
             assert operate("GET", path)["reason"] == one["reason"]
-            if one["letter_id"] == lost[0].letter_id:
-                assert operate("POST", f"{path}/requeue")["status"] == "requeued"
-            else:
-                assert operate("POST", f"{path}/dismiss")["status"] == "dismissed"
-            operate("POST", f"{path}/dismiss", 404)
+            act = "requeue" if one["letter_id"] == lost[0].letter_id else "dismiss"
+            operate("POST", f"{path}/{act}")
         assert operate("GET", "/dead-letters") == {"dead_letters": [], "cursor": ""}
     task.stop()
     assert take_denials(acl_stack) == set()

@@ -19,7 +19,7 @@ import pytest
 
 from roboco import Task
 from roboco.local.process import Server, free_port, wait_ready
-from tests.integration.streams.test_resume import long_answer
+from tests.integration.streams.test_async_task import long_answer
 from tests.support import forked
 from tests.support.journeys import GRAPH
 from tests.support.servers.model_server import Reply, Request

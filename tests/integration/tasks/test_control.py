@@ -95,16 +95,10 @@ def texts(task: Task) -> list[tuple[str, str]]:
     return [(step.agent_name, step.text) for step in task.history()]
 
 
-@pytest.mark.parametrize("over_celery", [False, True])
-def test_interrupt_without_a_message_closes_the_connection_and_the_task_waits(
-    scripted: ScriptedStack, over_celery: bool
-) -> None:
+def test_interrupt_without_a_message_closes_the_connection_and_the_task_waits(scripted: ScriptedStack) -> None:
     task = scripted.run(team(), answer_briefly_on_request(SLOW))
     record = scripted.wait_until_speaking(task)
-    if over_celery:
-        scripted.send("interrupt", task_id=task.task_id, item_id="cut", by="key:1")
-    else:
-        task.interrupt(item_id="cut", by="key:1")
+    scripted.send("interrupt", task_id=task.task_id, item_id="cut", by="key:1")
     until(lambda: record.client_disconnected_at, TIMEOUT, "the connection is closed")
     result = task.result(TIMEOUT)
     assert (result.status, result.reason) == ("user_turn", "interrupted by the user")
@@ -123,16 +117,10 @@ def test_interrupt_without_a_message_closes_the_connection_and_the_task_waits(
     assert len(scripted.requests()) == 2
 
 
-@pytest.mark.parametrize("over_celery", [False, True])
-def test_an_interrupt_closes_the_connection_and_keeps_the_partial_text(
-    scripted: ScriptedStack, over_celery: bool
-) -> None:
+def test_an_interrupt_closes_the_connection_and_keeps_the_partial_text(scripted: ScriptedStack) -> None:
     task = scripted.run(team(), answer_briefly_on_request(SLOW))
     record = scripted.wait_until_speaking(task)
-    if over_celery:
-        scripted.send("interrupt", task_id=task.task_id, message="shorter", item_id="cut")
-    else:
-        task.interrupt("shorter", item_id="cut")
+    task.interrupt("shorter", item_id="cut")
     until(lambda: record.client_disconnected_at, TIMEOUT, "the connection is closed")
     assert task.result(TIMEOUT).status == "completed"
     [_, partial, user, brief] = task.history()

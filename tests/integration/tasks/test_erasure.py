@@ -49,20 +49,6 @@ def test_a_waiting_task_is_stopped_and_erased(stack: Stack) -> None:
     assert list(orchestrator._engine.workspace.files.tree(f"{task.task_id}/")) == []
 
 
-def test_a_follower_of_an_erased_task_gets_its_end(stack: Stack) -> None:
-    task = stack.orchestrator.run(MANUAL.team, MANUAL.prompt)
-    task.result(60)
-    followed = iter(task)
-    next(followed)
-    stack.orchestrator.operator.erase(task.task_id, stop=True, timeout=60)
-    try:
-        for _ in followed:
-            pass
-    except Erased:
-        return
-    assert stack.orchestrator.operator.erasure(task.task_id).status == "erased"
-
-
 def test_a_follower_that_missed_the_end_of_an_erased_task_learns_of_the_erasure(stack: Stack) -> None:
     """Nothing else ends it: the logs of the task are gone, and so is its summary."""
     task = stack.orchestrator.run(MANUAL.team, MANUAL.prompt)

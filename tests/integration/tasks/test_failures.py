@@ -61,20 +61,9 @@ def failure_of(task: Task) -> str:
     return f"{error.code}: {error.message}"
 
 
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        (Reply(status=401, text="bad key"), "auth: worker: model 'scripted' refuses the key in OPENAI_API_KEY (401)"),
-        (
-            Reply(status=404, text="no such model"),
-            "not_found: worker: model 'scripted': the server does not have the model (404): no such model",
-        ),
-        (Reply(status=400, text="too long"), "status: worker: model 'scripted' answers 400: too long"),
-    ],
-)
-def test_a_refusal_by_the_model_server_fails_the_task_with_the_reason(
-    shared_stack: Stack, reply: Reply, expected: str
-) -> None:
+def test_a_refusal_by_the_model_server_fails_the_task_with_the_reason(shared_stack: Stack) -> None:
+    expected = "auth: worker: model 'scripted' refuses the key in OPENAI_API_KEY (401)"
+    reply = Reply(status=401, text="bad key")
     shared_stack.model.fail_next(1, reply)
     task = run(shared_stack)
     assert failure_of(task).startswith(expected)
@@ -89,15 +78,10 @@ def test_a_refusal_by_the_model_server_fails_the_task_with_the_reason(
     ("call", "expected"),
     [
         (("add", {"a": 1, "b": "two"}), "wrong arguments: b: Input should be a valid integer"),
-        (("add", {"a": 1}), "wrong arguments: b: Field required"),
-        (("add", {"a": 1, "b": 2, "c": 3}), "parameters are: a, b"),
         (("raise_error", {"message": "no luck"}), "ValueError: no luck"),
         (("hang", {"seconds": 30}), "tool 'hang' did not end within its 1 s"),
         (("hang", {"seconds": 30, "stubborn": True}), "tool 'hang' was killed after 1 s"),
-        (("return_object", {}), "returned a value of type object that is not JSON"),
         (("delete_everything", {}), "tool 'delete_everything' is not on your list; you may call: add, raise_error"),
-        (("artifact_read", {"uri": "../../team.json"}), "is not allowed: a name has"),
-        (("artifact_read", {"uri": "file://artifacts/none.md"}), "no artifact 'none.md' in this task; artifacts: none"),
     ],
 )
 def test_a_failed_tool_call_is_an_error_result(shared_stack: Stack, call: tuple[str, Any], expected: str) -> None:

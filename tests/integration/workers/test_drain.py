@@ -24,47 +24,36 @@ pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 OUTLASTING = 600.0
 SPEAKER = parse_team({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
-FUNCTIONS = "tests.support.tools_for_agents"
 
 
 @contextmanager
 def stack_of(folder: Path, *workers: str, **changes: Any) -> Iterator[Stack]:
     """Yield a stack whose leases and redeliveries outlast the test."""
-    names = ["coordinator", "agents", "tools"] if not workers else ["coordinator", *workers]
     settings = {"lease_seconds": OUTLASTING, "drain_timeout": 0.5} | changes
-    with Stack(folder, names, **settings) as stack:
+    with Stack(folder, ["coordinator", *workers], **settings) as stack:
         yield stack
 
 
-def caller_team(tool: str, **fields: Any) -> Any:
-    """Return a team whose agent calls one tool."""
-    return parse_team(
-        {
-            "name": "callers",
-            "agents": [{"name": "clerk", "prompt": "clerk", "tools": [tool]}],
-            "tools": [{"name": tool, "function": f"{FUNCTIONS}:{tool}", "timeout": 300} | fields],
-        }
-    )
+APPENDER = parse_team(
+    {
+        "name": "callers",
+        "agents": [{"name": "clerk", "prompt": "clerk", "tools": ["append_line"]}],
+        "tools": [{"name": "append_line", "function": "tests.support.tools_for_agents:append_line", "timeout": 300}],
+    }
+)
 
 
-def calling(tool: str, **arguments: Any) -> Any:
-    """Return a model script that calls the tool once."""
-
-    def answer(request: Request) -> Reply:
-        return Reply(text="done") if request.count("assistant") else Reply(tool_calls=[(tool, arguments)])
-
-    return answer
+def append_once(request: Request) -> Reply:
+    return Reply(text="done") if request.count("assistant") else Reply(tool_calls=[("append_line", {"when": "soon"})])
 
 
-def replace_worker(stack: Stack, name: str, begun: Any, signals: int = 1) -> None:
+def replace_worker(stack: Stack, name: str, begun: Any) -> None:
     """Start another worker of the pool, and terminate this one. Assert that it ends with 0."""
     until(begun, 60, "the work has begun")
     other = f"{name}-other"
     stack.start(other)
     stack.wait_ready(other)
-    for _ in range(signals):
-        stack.kill(name, signal.SIGTERM)
-        until(lambda: "Warm shutdown" in stack.log(name), 60, "the worker shuts down")
+    stack.kill(name, signal.SIGTERM)
     assert stack.workers[name].process.wait(SHUTDOWN_TIMEOUT) == 0, stack.log(name)[-3000:]
 
 
@@ -77,23 +66,21 @@ def follow(task: Task) -> Transcript:
 
 
 class SlowOnce:
-    """A model script whose first `slow` replies take minutes, from their first chunk on or before it."""
+    """A model script whose first reply takes minutes, from its first chunk on or before it."""
 
-    def __init__(self, stack: Stack, *, silent: bool = False, slow: int = 1) -> None:
+    def __init__(self, stack: Stack, *, silent: bool = False) -> None:
         self._stack = stack
         self._silent = silent
-        self._slow = slow
-        self._never = threading.Event()
 
     def __call__(self, request: Request) -> Reply:
-        if len(self._stack.model.requests) > self._slow:
+        if len(self._stack.model.requests) > 1:
             return Reply(text="all is said")
-        return Reply(text="word " * 200, held_until=self._never if self._silent else None, interval=1)
+        return Reply(text="word " * 200, held_until=threading.Event() if self._silent else None, interval=1)
 
     def begun(self) -> bool:
-        """Return True if the newest slow reply has begun, or was asked for."""
+        """Return True if the slow reply has begun, or was asked for."""
         records = self._stack.model.requests
-        return len(records) == self._slow and (self._silent or records[-1].chunks_sent > 1)
+        return len(records) == 1 and (self._silent or records[0].chunks_sent > 1)
 
 
 def test_a_turn_that_has_emitted_text_is_restarted_on_another_worker(tmp_path: Path) -> None:
@@ -127,8 +114,8 @@ def test_a_turn_without_text_is_returned_at_no_cost(tmp_path: Path) -> None:
 def test_an_irreversible_call_runs_to_its_end(tmp_path: Path, kill: Callable[[int, int], None]) -> None:
     """Also if the signal reaches every process of the worker, as by `stopasgroup` of supervisord."""
     with stack_of(tmp_path, "agents", "tools", drain_timeout=0) as stack:
-        stack.model.script(calling("append_line", when="soon"))
-        task = stack.orchestrator.run(caller_team("append_line"), "Go.")
+        stack.model.script(append_once)
+        task = stack.orchestrator.run(APPENDER, "Go.")
         until(stack.count_tool_lines, 60, "the call has begun")
         kill(stack.workers["tools"].pid, signal.SIGTERM)
         assert stack.workers["tools"].process.wait(SHUTDOWN_TIMEOUT) == 0, stack.log("tools")[-3000:]

@@ -12,7 +12,7 @@ import pytest
 from celery import Celery
 
 from roboco import Task
-from roboco.broker.display import CALL_ID_CHARS
+from roboco.broker.dispatcher import CALL_ID_CHARS
 from roboco.broker.names import COORDINATOR_QUEUE
 from roboco.client.wiring import producer_app
 from roboco.domain.ids import call_id_at

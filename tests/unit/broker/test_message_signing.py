@@ -47,9 +47,10 @@ def test_every_field_that_affects_execution_is_covered(name: str) -> None:
     assert "changed" in (KEYS.signature_error(sign_headers(), BODY + b" ") or "")
 
 
-@pytest.mark.parametrize("value", [None, "", "1:", ":a", "x:a", "-1:a", "١:a", f"{'1' * 20}:a", 7, [], {"a": 1}, "1"])
-def test_a_malformed_signature_is_refused(value: Any) -> None:
-    assert "not signed" in (KEYS.signature_error(HEADERS | {SIGNATURE_HEADER: value}, BODY) or "")
+def test_a_malformed_signature_is_refused() -> None:
+    wrong: list[Any] = [None, "", "1:", ":a", "x:a", "-1:a", "١:a", f"{'1' * 20}:a", 7, [], {"a": 1}, "1"]
+    reasons = [KEYS.signature_error(HEADERS | {SIGNATURE_HEADER: value}, BODY) or "" for value in wrong]
+    assert all("not signed" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """The request of a worker: what becomes of a message whose Celery task failed."""
 
+import logging
 import pickle
+import sys
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from celery import Celery
 from kombu.message import Message
 
 from roboco.broker.names import ADVANCE_TASK, COMMAND_TASKS
-from roboco.broker.redacted_request import RedactedRequest
+from roboco.broker.redacted_request import LogRedaction, RedactedRequest
 from roboco.errors import UsageError
 
 COMMAND = min(COMMAND_TASKS)
@@ -75,3 +77,16 @@ def test_an_error_of_the_child_process_ends_no_worker(name: str, error: Exceptio
 @pytest.mark.parametrize("error", LIMITS, ids=lambda error: type(error).__name__)
 def test_work_that_the_sweeper_repeats_is_acknowledged_at_a_limit(error: Exception, return_ok: bool) -> None:
     assert end_of_message(ADVANCE_TASK, error, return_ok) == "acknowledged"
+
+
+def test_the_error_of_an_internal_task_is_logged_whole() -> None:
+    """`tests/integration/workers/test_logs.py` shows that those of messages from outside are not."""
+    try:
+        raise KeyError("which")
+    except KeyError as error:
+        context: dict[str, Any] = {"name": "roboco.turn", "exc": repr(error), "traceback": ""}
+        logged = logging.getLogger("x").makeRecord("x", 20, "f", 1, "%(name)s: %(exc)s", (context,), sys.exc_info())
+    assert LogRedaction().filter(logged)
+    text = logging.Formatter().format(logged)
+    assert text.startswith("roboco.turn: KeyError('which')")
+    assert text.endswith("KeyError: 'which'")

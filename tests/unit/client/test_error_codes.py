@@ -1,6 +1,7 @@
 """The codes of refused calls: each public control says why it is refused, in a word for programs."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -40,26 +41,20 @@ def code_of(call: Callable[[], object]) -> str:
     return refused.value.code
 
 
-@pytest.mark.parametrize("name", CONTROLS)
-def test_control_of_an_unknown_task_is_not_found(name: str) -> None:
-    world = MANUAL.world()
-    assert code_of(lambda: CONTROLS[name](control(world))) == "not_found"
-    assert not world.files.held
-
-
-@pytest.mark.parametrize("name", CONTROLS)
-def test_control_of_an_ended_task_says_that_it_has_ended(name: str) -> None:
-    world = MANUAL.at_rest()
-    world.stop()
-    world.settle()
-    assert world.status() is TaskStatus.CANCELLED
-    assert code_of(lambda: CONTROLS[name](control(world))) == "ended"
-
-
-@pytest.mark.parametrize("name", ["answer", "approve", "deny", "resolve"])
-def test_decision_on_an_unknown_call_is_not_found(name: str) -> None:
-    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
-    assert code_of(lambda: CONTROLS[name](control(world))) == "not_found"
+def test_controls_of_unknown_and_ended_tasks_and_decisions_on_unknown_calls_say_so() -> None:
+    unknown, ended = MANUAL.world(), MANUAL.at_rest()
+    ended.stop()
+    ended.settle()
+    assert ended.status() is TaskStatus.CANCELLED
+    calling = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
+    found = {
+        name: tuple(code_of(partial(act, control(world))) for world in (unknown, ended))
+        for name, act in CONTROLS.items()
+    }
+    assert found == dict.fromkeys(CONTROLS, ("not_found", "ended"))
+    assert not unknown.files.held
+    decisions = ("answer", "approve", "deny", "resolve")
+    assert {code_of(partial(CONTROLS[name], control(calling))) for name in decisions} == {"not_found"}
 
 
 def test_decision_on_a_call_that_has_a_result_is_a_conflict() -> None:
@@ -93,10 +88,11 @@ WRONG: dict[str, Callable[[Task], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_argument_is_invalid(name: str) -> None:
+def test_a_wrong_argument_is_invalid() -> None:
     world = MANUAL.at_rest()
-    assert code_of(lambda: WRONG[name](control(world))) == "invalid"
+    assert {name: code_of(partial(act, control(world))) for name, act in WRONG.items()} == dict.fromkeys(
+        WRONG, "invalid"
+    )
 
 
 def test_approval_of_a_call_that_needs_none_is_invalid() -> None:

@@ -99,18 +99,6 @@ def data_of(items: list[StreamItem], task_id: str) -> list[ItemData]:
     return [item.data for item in items if item.task_id == task_id]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
-def test_a_follower_that_resumes_after_every_few_items_misses_and_repeats_none(size: int) -> None:
-    tasks = family()
-    found: list[StreamItem] = []
-    cursor = None
-    while part := follow(tasks, cursor, size):
-        found += part
-        cursor = part[-1].cursor
-    for task_id, recorded in tasks.items():
-        assert data_of(found, task_id) == [item.data for item in recorded.items]
-
-
 def deep_family() -> dict[str, Recorded]:
     """Return a task with sub-tasks, of which one has sub-tasks, of which one has sub-tasks again."""
     tasks = top = family()

@@ -56,12 +56,6 @@ def test_a_task_that_moves_to_the_front_meanwhile_is_yielded_once(monkeypatch: p
     assert [one.task_id for one in iterate(index, TaskFilter())] == ["t4", "t3", "t2", "t1", "t0", "new"]
 
 
-def test_an_empty_list_needs_one_read() -> None:
-    index = ChangingIndex(lambda number: None)
-    assert list(iterate(index, TaskFilter())) == []
-    assert index.reads == 1
-
-
 def test_the_options_become_a_filter() -> None:
     assert task_filter(None, {}) == TaskFilter()
     options = TaskFilterOptions(status=TaskStatus.APPROVAL, tenant="acme", team="desk", since=NOON, text="x")

@@ -1,8 +1,6 @@
 """The addresses that a webhook may reach without permission of the operator."""
 
-import pytest
-
-from roboco.errors import UsageError
+from roboco.errors import Forbidden
 from roboco.notifications.allowlist import allowed_address
 
 PRIVATE_ADDRESSES = {
@@ -24,16 +22,14 @@ PRIVATE_ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize("host", [host for hosts in PRIVATE_ADDRESSES.values() for host in hosts])
-def test_an_address_that_is_not_public_is_refused(host: str) -> None:
-    with pytest.raises(UsageError, match="no public address"):
-        allowed_address(host, 443, ("https://hooks.example/",))
+def is_allowed(host: str) -> bool:
+    try:
+        return allowed_address(host, 443, ("https://hooks.example/",)) == host
+    except Forbidden:
+        return False
 
 
-@pytest.mark.parametrize("host", ["8.8.8.8", "192.0.1.1", "2606:4700::1111", "2a00:1450::1"])
-def test_a_public_address_is_reached(host: str) -> None:
-    assert allowed_address(host, 443, ("https://hooks.example/",)) == host
-
-
-def test_a_network_that_the_operator_names_is_reached() -> None:
+def test_only_public_addresses_and_networks_that_the_operator_names_are_reached() -> None:
+    assert [host for hosts in PRIVATE_ADDRESSES.values() for host in hosts if is_allowed(host)] == []
+    assert all(map(is_allowed, ("8.8.8.8", "192.0.1.1", "2606:4700::1111", "2a00:1450::1")))
     assert allowed_address("64:ff9b::8.8.8.8", 443, ("64:ff9b::/96",)) == "64:ff9b::808:808"

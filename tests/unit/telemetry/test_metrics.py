@@ -18,8 +18,8 @@ from roboco.ports.telemetry import (
     TOOL_SECONDS,
     TURN_SECONDS,
 )
-from roboco.telemetry.backlog_gauges import backlog_gauges
 from roboco.telemetry.metrics import MAX_LABEL_VALUES, OTHER_VALUE, Metrics, serve_metrics
+from roboco.workers.observability import backlog_gauges
 from tests.support.stack import until
 
 # a worker forks its children while its threads run, and so do these tests

@@ -1,6 +1,5 @@
 """An application whose broker Roboco does not know gets an error instead of waiting."""
 
-import pytest
 from celery import Celery
 
 from roboco import Settings
@@ -9,21 +8,13 @@ from roboco.client.canvas.broker import broker_mistake
 SHOP = "amqp://shop:secret@rabbit:5672//"
 
 
-@pytest.mark.parametrize(
-    ("settings", "sends_to"),
-    [
-        (Settings(redis_url="redis://:hidden@h/0"), "redis://***@h/0"),
-        (Settings(callback_broker_url="amqp://:hidden@other//"), "amqp://***@other//"),
-    ],
-)
-def test_broker_that_roboco_does_not_know_names_both_and_the_remedy(settings: Settings, sends_to: str) -> None:
+def test_broker_that_roboco_does_not_know_is_named_with_the_remedy() -> None:
+    settings = Settings(callback_broker_url="amqp://:hidden@other//")
     mistake = broker_mistake(Celery(broker=SHOP, set_as_current=False), settings)
-    assert mistake == (
-        "a canvas would not continue after its team: this application's broker is amqp://***@rabbit:5672//, and Roboco "
-        f"would send to {sends_to}. Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's broker, for "
-        "Roboco's coordinators and for the workers of this application. If both addresses are names of one broker, set "
-        "it for the workers of this application to the first"
+    assert (
+        "this application's broker is amqp://***@rabbit:5672//, and Roboco would send to amqp://***@other//" in mistake
     )
+    assert "Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's broker" in mistake
 
 
 def test_broker_with_failover_is_known_by_one_of_its_addresses() -> None:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.app.task import Context
 
 from roboco.client.canvas.refusal import refuse
 from roboco.domain.dead_letter import DeadLetter
@@ -28,19 +29,9 @@ def test_a_refused_team_is_logged_and_stored_unless_the_queues_were_full(
         now=World(world_parts(lambda request: None)).engine.now,
     )
     orchestrator: Any = SimpleNamespace(_engine=engine, settings=SimpleNamespace(tenant=tenant))
-    request = SimpleNamespace(id="c1", task="roboco.team", args=(), kwargs={}, delivery_info={"routing_key": "shop"})
-    refuse(orchestrator, CeleryRequest(request), error)
+    request = Context(id="c1", task="roboco.team", args=(), kwargs={}, delivery_info={"routing_key": "shop"})
+    refuse(orchestrator, request, error)
     assert len(stored) == letters
     [record] = caplog.records
     assert record.levelname == "WARNING"
     assert ("; it is dead letter dead_" in record.getMessage()) is bool(letters)
-
-
-class CeleryRequest(SimpleNamespace):
-    """The request of a Celery task, with the fields of its message."""
-
-    def __init__(self, fields: SimpleNamespace) -> None:
-        super().__init__(**vars(fields))
-
-    def get(self, name: str, default: object = None) -> object:
-        return getattr(self, name, default)

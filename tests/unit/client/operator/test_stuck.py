@@ -16,7 +16,8 @@ from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.inbox.item import parse_item
 from roboco.domain.task_filter import TaskFilter
 from roboco.domain.usage import DayUsage, day_of
-from roboco.engine.accept.wait_cause import default_threshold, why_unattended
+from roboco.engine.accept.wait_cause import current_cause, default_threshold
+from roboco.engine.engine import Engine
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.model import CallProgress
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
@@ -57,6 +58,12 @@ def stuck(rest: RestWorld, **filters: Any) -> list[StuckTask]:
     return operations.stuck(**filters).tasks
 
 
+def text_of_cause(engine: Engine) -> str:
+    """Return why the task waits, or ""."""
+    cause = current_cause(engine, "", "acme:t")
+    return "" if cause is None else cause.text
+
+
 def wait(rest: RestWorld) -> None:
     """Let the default time without progress pass."""
     rest.world.clock.move(default_threshold(rest.world.engine).total_seconds() + 5)
@@ -92,7 +99,7 @@ def test_a_server_that_takes_no_writes_is_the_cause_before_a_missing_worker(
     [found] = stuck(rest)
     assert found.kind == kind
     assert found.cause.endswith("it is full; make room")
-    assert why_unattended(rest.world.engine, "", "acme:t") == found.cause
+    assert text_of_cause(rest.world.engine) == found.cause
 
 
 def test_a_silent_broker_does_not_hide_the_task(rest: RestWorld) -> None:
@@ -156,11 +163,11 @@ def test_an_answer_that_the_workspace_does_not_take_is_named_with_the_error(rest
         if name == "histories.append" and len(seen) < 2:
             world.heartbeat.beat()
             world.clock.move(1)
-            seen.append(why_unattended(world.process(), "", "acme:t"))
+            seen.append(text_of_cause(world.process()))
             raise TransientError("the disk is full: make room")
         if name == "task_store.commit":
             world.heartbeat.beat()
-            seen.append(why_unattended(world.process(), "", "acme:t"))
+            seen.append(text_of_cause(world.process()))
         return call()
 
     submit(rest)
