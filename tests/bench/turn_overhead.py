@@ -3,8 +3,7 @@
 A turn is a message, a model call, and the rest of Roboco's work. Its overhead is the turn less a call by a plain reader
 of the stream, since Roboco does not make the openai package's typed chunks either. The baselines are two messages
 between plain Celery tasks. The lean ones run in one worker with threads, without events: the least that Celery needs.
-The others have events, Celery's own settings, or Roboco's two pools, of which the coordinator's is prefork with late
-acknowledgement.
+The others have events, or Roboco's two pools, of which the coordinator's is prefork with late acknowledgement.
 """
 
 import json
@@ -20,14 +19,8 @@ from tests.bench.processes import plain_celery, plain_cpu
 
 TURNS, SLICES = 50, 3
 GOAL = 1.5
-BASELINES = {
-    "lean_threads_silent": "lean, no events",
-    "lean_threads": "lean, events",
-    "stock_threads": "Celery's settings, threads, events",
-    "stock_prefork": "Celery's settings, prefork, events",
-    "stock_prefork_silent": "Celery's settings, prefork, no events",
-}
-"""The workers of `plain_cpu` that are baselines, the lean one first."""
+BASELINES = ("lean_silent", "lean")
+"""The workers of `plain_cpu`, the least one first."""
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
@@ -36,17 +29,18 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
     team = team_with_turns(turns)
     messages = last_messages(team, stack.run_team(team))
     stack.ensure_workers(plain_celery.POOLS, "tests.bench.processes.plain_celery")
-    stack.ensure_workers(list(BASELINES), "tests.bench.processes.plain_cpu")
+    stack.ensure_workers(BASELINES, "tests.bench.processes.plain_cpu")
     samplers: dict[str, Sampler] = {
         "turn": lambda _: turn_times(stack.run_team(team).history()),
         "model call": lambda _: [stack.bare_model.time_plain_call(messages) for _ in range(turns)],
         "two hops in Roboco's pools": lambda _: time_hops(stack, turns),
     }
-    samplers |= {f"two hops: {name}": partial(time_plain_hops, stack, pool, turns) for pool, name in BASELINES.items()}
-    measurements = measure_alternately(samplers, size.rounds, SLICES)
-    turn, call, in_pools, lean, *others = measurements
-    figures = [ratio(turn, lean, less=call, goal=GOAL)]
-    figures += [ratio(turn, baseline, less=call) for baseline in (*others, in_pools)]
+    samplers |= {
+        f"two hops: {plain_cpu.POOLS[pool]}": partial(time_plain_hops, stack, pool, turns) for pool in BASELINES
+    }
+    measurements = turn, call, in_pools, least, lean = measure_alternately(samplers, size.rounds, SLICES)
+    figures = [ratio(turn, least, less=call, goal=GOAL)]
+    figures += [ratio(turn, baseline, less=call) for baseline in (lean, in_pools)]
     yield Result("turn_overhead", measurements, (*figures, ratio(turn, in_pools)))
 
 

@@ -1,11 +1,10 @@
 """Plain Celery tasks that send themselves: the least that a worker of Celery spends on a task.
 
-    celery -A tests.bench.processes.plain_cpu.lean_threads worker      threads and settings of Roboco's agents, events
-    celery -A tests.bench.processes.plain_cpu.stock_threads worker     Celery's own settings, threads
-    celery -A tests.bench.processes.plain_cpu.stock_prefork worker     Celery's own settings, prefork
+    celery -A tests.bench.processes.plain_cpu.lean worker            threads and settings of Roboco's agents, events
+    celery -A tests.bench.processes.plain_cpu.lean_silent worker     the same without events
 
-Each also without events, as NAME_silent. Like a turn, each task receives one message and sends one. Each worker has a
-separate queue with the name of the application here. Consumer and transport are Celery's.
+Like a turn, each task receives one message and sends one. Each worker has a separate queue with the name of the
+application here. Consumer, without gossip and mingle, and transport are Celery's.
 """
 
 import time
@@ -19,55 +18,27 @@ from kombu import Queue
 from roboco.broker.app import app_settings, create_app
 from roboco.settings import load_settings
 
-POOLS = {
-    "lean_threads": "lean, events",
-    "lean_threads_silent": "lean, no events",
-    "stock_threads": "stock threads, events",
-    "stock_threads_silent": "stock threads, no events",
-    "stock_prefork": "stock prefork, events",
-    "stock_prefork_silent": "stock prefork, no events",
-}
-"""The workers, each with a short description: lean has Roboco's settings and threads, stock has Celery's settings."""
+POOLS = {"lean": "lean, events", "lean_silent": "lean, no events"}
+"""The workers, each with a short description."""
 
 _settings = load_settings()
 _ends = redis.Redis.from_url(_settings.redis_url)
 """The Redis that holds the time of each chain's end, in the list of its name."""
 
 
-def _lean(name: str, events: bool) -> Celery:
-    """Return an application with Roboco's settings, and Celery's consumer without gossip and mingle."""
-    return create_app(
+def _application(name: str) -> Celery:
+    app = create_app(
         app_settings(_settings.broker, pool="threads", concurrency=_settings.agents_concurrency)
         | {
             "worker_consumer": "tests.bench.processes.plain_celery:PlainConsumer",
-            "worker_send_task_events": events,
-            "task_send_sent_event": events,
+            "worker_send_task_events": name == "lean",
+            "task_send_sent_event": name == "lean",
             "task_default_queue": name,
             "task_queues": [Queue(name, routing_key=name)],
             "task_routes": {},
         },
         (name,),
     )
-
-
-def _stock(name: str, pool: str, events: bool) -> Celery:
-    """Return an application with Celery's settings. It runs two tasks at once, the default on two processors."""
-    app = Celery(name, broker=_settings.broker, set_as_current=False)
-    app.conf.update(
-        task_default_queue=name,
-        worker_pool=pool,
-        worker_concurrency=2,
-        worker_send_task_events=events,
-        task_send_sent_event=events,
-        task_ignore_result=True,
-        broker_connection_retry_on_startup=True,
-    )
-    return app
-
-
-def _application(name: str) -> Celery:
-    kind, pool, *silent = name.split("_")
-    app = _lean(name, not silent) if kind == "lean" else _stock(name, pool, not silent)
 
     def hop(chain: str, left: int) -> None:
         if left:

@@ -219,3 +219,15 @@ def test_models_lists_the_profiles_of_a_team(tmp_path: Path) -> None:
     assert [(offer["id"], offer["is_default"]) for offer in offered] == [("fast", False), ("good", True)]
     (tmp_path / "plain.yaml").write_text("name: plain\nagents: [{name: a, prompt: x}]")
     assert call("models", "plain.yaml").output == "the team declares no model profiles\n"
+
+
+def test_validate_reports_a_tool_without_a_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bare_of_test_commands.py").write_text("from roboco import tool\n@tool\ndef search(query: str): ...\n")
+    described = {"name": "two", "function": "bare_of_test_commands:search", "description": "Search."}
+    tools = [{"name": "one", "function": "bare_of_test_commands:search"}, described]
+    team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": tools}
+    (tmp_path / "team.json").write_text(json.dumps(team))
+    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "bare_of_test_commands")
+    [warning] = json.loads(call("validate", "team.json", "--json").stdout)["warnings"]
+    assert warning.startswith("tools[0]: tool 'one' has no description for the models")
+    assert f"warning: {warning}" in call("validate", "team.json").stderr

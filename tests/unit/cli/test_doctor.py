@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
-from roboco import Settings
+from roboco import Settings, parse_team
+from roboco.allowlist import Allowlist
+from roboco.cli.doctor import server_tools
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import check_sandbox
 from roboco.cli.doctor.models import check_models
 from roboco.cli.doctor.teams import check_teams, check_tools, loaded_teams
 from roboco.cli.doctor.workspace import deletes_old_objects
+from roboco.cli.stack.local_model import names_model
 from roboco.domain.team.team import Team
 from roboco.model.allowlist import LOCAL_KEY
 from roboco.tools.sandbox.sandbox import Sandbox
@@ -48,6 +51,26 @@ def test_teams_that_do_not_load_fail(tmp_path: Path) -> None:
     empty.mkdir()
     assert states_of(check_teams(Settings(teams_dir=empty), {})) == {"teams": "warn"}
     assert states_of(check_teams(Settings(), {})) == {}
+
+
+def test_servers_are_not_asked_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_tools, "missing_packages", lambda extra: [extra])
+    servers = {"shop": {"command": ["shop-server"]}}
+    team = parse_team({"name": "t", "agents": [{"name": "a", "prompt": "a"}], "mcp_servers": servers})
+    allowed = Settings(allowlist=Allowlist(mcp_servers=("shop-server",)))
+    assert states_of(server_tools.check_servers(allowed, [team])) == {"mcp": "fail"}
+
+
+def test_a_model_without_a_key_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert states_of(check_models([])) == {"model gpt-4o-mini": "fail"}
+
+
+def test_the_local_model_of_dev_is_no_model_that_a_user_names() -> None:
+    ours = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_API_KEY": LOCAL_KEY}
+    assert not names_model(ours)
+    assert names_model(ours | {"OPENAI_API_KEY": "sk-1"})
 
 
 def test_the_local_model_of_dev_is_none_that_lacks_a_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,12 @@ def test_a_key_is_created_listed_and_revoked(tmp_path: Path, caplog: pytest.LogC
     assert json.loads(call("list", "--json").stdout)[0]["status"] == "revoked"
 
 
+def test_json_holds_the_key_once() -> None:
+    created = json.loads(call("create", "shop", "--json").stdout)
+    assert parse_key(created["key"]) is not None
+    assert created["key"] not in call("list", "--json").stdout
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

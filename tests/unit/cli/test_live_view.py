@@ -9,6 +9,7 @@ from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal.json_output import print_item
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.history.part import ErrorPart, TextPart
+from roboco.domain.history.step import RETRY
 from roboco.domain.stream.item import TextPartDelta, ToolCallItem, stream_item
 from tests.unit.cli.live_items import delta, event, final, show_items, tool_call, tool_result
 
@@ -161,3 +162,11 @@ def test_an_error_that_ends_the_task_is_printed_once() -> None:
     failed = final("writer", ErrorPart(code="model", message="it is gone"))
     text = show_items(failed, event("task_end", status="failed", reason="it is gone"))
     assert text.splitlines()[:3] == ["   error model: it is gone", "", "── failed"]
+
+
+def test_a_step_of_the_orchestrator_is_shown_with_its_event() -> None:
+    file = io.StringIO()
+    LiveView(Screen(file)).step(
+        final("orchestrator", TextPart(text="again"), **{RETRY: {"reason": "the key works"}}).step
+    )
+    assert "a person retried the failed task: the key works" in file.getvalue()

@@ -94,6 +94,12 @@ def test_ids_are_shortened_and_words_are_not(width: int) -> None:
     assert len(set(names)) == len(names)
 
 
+def test_a_narrow_view_has_the_reasons_above_the_table() -> None:
+    found = render(SNAPSHOT, 60, 20)
+    assert len(found) <= 20
+    assert "writer waits 12 s" in "\n".join(found)
+
+
 def test_a_worker_that_is_lost_or_drains_consumes_nothing() -> None:
     assert [SNAPSHOT.consumers(name) for name in QUEUES] == [0, 1, 0]
     record = SNAPSHOT.record()

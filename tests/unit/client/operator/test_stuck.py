@@ -276,3 +276,9 @@ def test_conditions_and_pages_limit_the_list(rest: RestWorld) -> None:
         stuck(rest, status="paused")
     with pytest.raises(UsageError, match="limit"):
         rest.orchestrator.operator.operations.stuck(5000)
+
+
+def test_a_tenants_client_is_refused(rest: RestWorld) -> None:
+    rest.orchestrator.settings = rest.orchestrator.settings.model_copy(update={"tenant": "acme"})
+    with pytest.raises(UsageError, match="operator's"):
+        _ = rest.orchestrator.operator.operations

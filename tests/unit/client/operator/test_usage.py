@@ -20,7 +20,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary, entry_of
 from roboco.domain.usage_table import UsageRow, UsageTable
 from roboco.engine.operate.rebuild_index import rebuild_index
-from roboco.engine.usage import task_usage
+from roboco.engine.usage import STORE_INTERVAL, task_usage
 from roboco.errors import CorruptHistory, Forbidden, UsageError
 from tests.support.memory_ports.world import World, world_parts
 from tests.unit.client.operator.test_what_if import RUN, SHOP, ended_world, start_runs, with_prompt
@@ -254,3 +254,13 @@ def test_a_day_is_a_date_or_a_number_of_days_ago() -> None:
     for text in ("yesterday", "d", "99999999d", "2026-02-30", "-1d"):
         with pytest.raises(UsageError, match="cannot be read: write YYYY-MM-DD"):
             parse_day(text, today)
+
+
+def test_a_history_that_was_restored_to_an_earlier_step_is_counted_again() -> None:
+    world = new_world()
+    append(world, "t1", [("a", "small", 5, 0)] * STORE_INTERVAL)
+    assert task_usage(world.engine.workspace, "t1", None).steps == STORE_INTERVAL
+    restored = new_world()
+    restored.files.put(usage_path("t1"), world.files.get(usage_path("t1")) or b"")
+    append(restored, "t1", [("b", "small", 5, 0)] * (STORE_INTERVAL + 1))
+    assert {cell.agent for cell in task_usage(restored.engine.workspace, "t1", None).cells} == {"b"}

@@ -7,7 +7,7 @@ import pytest
 from roboco import Team, UsageError, parse_team
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer
 from roboco.domain.team.tool_listing import ListedTool
-from roboco.lab.drill.drilled_team import Replacement, check_real_tools
+from roboco.lab.drill.drilled_team import Replacement, check_real_tools, model_addresses
 from roboco.lab.drill.weaknesses import find_weaknesses
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.listing import ListedTools
@@ -88,3 +88,11 @@ def test_a_careful_team_has_no_weaknesses() -> None:
     limits = {"max_tokens": 1000}
     changes = {"tools": tools, "agents": agents, "collaboration_model": graph, "mcp_servers": {}, "limits": limits}
     assert codes(changes) == []
+
+
+def test_real_models_keep_their_addresses() -> None:
+    assert model_addresses(TEAM, "https://default/v1") == {
+        ("shop", "clerk"): "https://models.example/v1",
+        ("shop", "boss"): "https://models.example/v1",
+        ("shop", "summaries"): "https://models.example/v1",
+    }

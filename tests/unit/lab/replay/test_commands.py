@@ -236,3 +236,8 @@ def test_export_with_a_changed_router_is_refused(monkeypatch: pytest.MonkeyPatch
     error = call(export_test, TASK).exception
     assert isinstance(error, UsageError)
     assert "at step 1 its team chooses otherwise than was recorded" in str(error)
+
+
+def test_why_imports_no_custom_router() -> None:
+    store_tasks(run_journey(CUSTOM))
+    assert "by turns, of the custom router" in run_command(why, TASK)

@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.decision.action import Route
 from roboco.domain.history.part import ErrorPart, TextPart
+from roboco.domain.history.state import History
 from roboco.domain.history.step import ORCHESTRATOR, TaskStep
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 from roboco.lab.replay.replay import ReplayStep, replay
-from tests.support.memory_ports.journeys import GRAPH
-from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task
+from tests.support.memory_ports.journeys import CUSTOM, GRAPH
+from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task, recorded_task, run_journey
 
 
 def change_team(team: Team, **fields: Any) -> Team:
@@ -88,3 +90,12 @@ def test_a_changed_edge_differs() -> None:
     positions = replay(graph_task(), other)
     assert differences(positions) == {3: "differs", 5: "differs", None: "differs"}
     assert positions[2].chosen.startswith("waits (user_turn)")
+
+
+def test_an_exception_of_the_router_is_a_difference() -> None:
+    def broken(team: Team, history: History) -> Route:
+        raise KeyError("no agent")
+
+    positions = replay(replace(recorded_task(run_journey(CUSTOM)), router=broken))
+    assert differences(positions) == {1: "differs", 2: "differs", 3: "differs", None: "differs"}
+    assert "KeyError" in positions[0].chosen
