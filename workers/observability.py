@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as PrometheusMetric
 
 from roboco.broker.names import QUEUE_OF
-from roboco.broker.queue_stats import SENT_AT, queue_lengths
+from roboco.broker.queues import SENT_AT, queue_lengths
 from roboco.client.wiring import secret_mask
 from roboco.domain.dead_letter import DeadLetter
 from roboco.errors import RobocoError, UsageError

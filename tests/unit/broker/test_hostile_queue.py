@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from roboco.broker.dead_letter import letter_of_message
-from roboco.broker.fair_queues import headers_of
 from roboco.broker.message_reader import MAX_ANSWER_BYTES, MAX_BODY_BYTES, validation_error
 from roboco.broker.message_signing import SigningKeys
 from roboco.broker.names import TASK_ANSWER_TASK, TURN_TASK
-from roboco.broker.queue_stats import SENT_AT, sent_at
+from roboco.broker.queues import SENT_AT, headers_of, sent_at
 from roboco.broker.transport import AmqpMessage
 from roboco.domain.canonical_json import canonical_json
 from tests.faults.hostile.producer import BODY, MALFORMED, headers
