@@ -581,7 +581,7 @@ BUGS = (
         "engine/accept/fork.py",
         "if before != lineage.model_copy(update=first) or",
         "if False or",
-        "tests/unit/engine/test_repeated_forks.py",
+        "tests/unit/engine/accept/test_fork.py",
     ),
     Bug(
         "an erased task is unknown",

@@ -35,14 +35,16 @@ from roboco.broker.names import (
     TOOL_TASK,
     TURN_TASK,
 )
-from roboco.client.commands import handle, handle_task_answer
+from roboco.client.commands import handle, publish_refusal
 from roboco.engine.accept import guard
 from roboco.engine.coordinate.advance import advance as engine_advance
+from roboco.engine.coordinate.shop_task import TaskAnswer, accept_task_answer
+from roboco.engine.engine import Engine
 from roboco.engine.operate.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools as engine_list_tools
 from roboco.engine.run.tool_call import close_overdue_call, run_call
 from roboco.engine.run.turn import run_turn
-from roboco.errors import Conflict, Overloaded, TaskFailed, TransientError, UsageError
+from roboco.errors import Conflict, Forbidden, Overloaded, TaskFailed, TransientError, UsageError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.workers.arguments import parse_assignment, parse_command, parse_task_answer, parse_task_id
 from roboco.workers.celery_result import call_result, message_result, turn_result
@@ -148,6 +150,17 @@ def _command(engine: ProcessEngine, name: str, request: Any, args: Any, kwargs: 
 def _task_answer(engine: ProcessEngine, request: Any, args: Any, kwargs: Any) -> Accept:
     given = parse_task_answer(args, kwargs)
     return lambda: handle_task_answer(engine(), given)
+
+
+def handle_task_answer(engine: Engine, given: TaskAnswer) -> None:
+    """Accept the answer of a shop's Celery task. If it is late, publish the error to followers and raise it."""
+    try:
+        accept_task_answer(engine, given)
+    except Forbidden:
+        raise  # anyone may have sent it: followers of the task would get as many events as messages
+    except UsageError as error:
+        publish_refusal(engine, given.task_id, error)
+        raise
 
 
 def _handler(engine: ProcessEngine, parse: Callable[[Any, Any, Any], Accept]) -> Callable[..., None]:

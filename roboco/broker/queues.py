@@ -22,8 +22,8 @@ from celery import Celery
 from roboco.broker.broker import PRIORITIES, SEPARATOR
 from roboco.broker.broker_error import translating_errors
 from roboco.broker.names import QUEUE_OF, QUEUES, queue_lanes, tenant_lanes
-from roboco.domain.history.step import Priority
 from roboco.domain.ids import tenant_of
+from roboco.domain.status import Priority
 
 # Kombu's Redis transport keeps a list for each of `priority_steps`, and consumes the lowest number first. Messages of
 # other services have no priority, and so the lowest number. On AMQP the highest number is first.

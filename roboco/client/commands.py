@@ -40,10 +40,8 @@ from roboco.engine.accept import answer, control
 from roboco.engine.accept.accept_item import IdLookup, accept_item
 from roboco.engine.accept.checks import check_attachments
 from roboco.engine.accept.fork import ForkRequest, fork, retry_task
-from roboco.engine.coordinate.shop_task import TaskAnswer, accept_task_answer
-from roboco.engine.coordinate.submit import submit
 from roboco.engine.engine import Engine
-from roboco.errors import Forbidden, Overloaded, UsageError
+from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 
 MAX_LIMITS_CHARS: Final = 2000
@@ -288,7 +286,7 @@ def handle(
             model, handler = _HANDLERS[name]
             return handler(engine, settings, parse_arguments(model, arguments), item_id)
         except (UsageError, Overloaded) as error:
-            _publish_refusal(engine, arguments.get("task_id"), error)
+            publish_refusal(engine, arguments.get("task_id"), error)
             raise
 
 
@@ -301,25 +299,17 @@ def handle_task_command(
     return handle(engine, settings, name, arguments, item_id, "client")
 
 
-def handle_task_answer(engine: Engine, given: TaskAnswer) -> None:
-    """Accept the answer of a shop's Celery task. If it is late, publish the error to followers and raise it."""
-    try:
-        accept_task_answer(engine, given)
-    except Forbidden:
-        raise  # anyone may have sent it: followers of the task would get as many events as messages
-    except UsageError as error:
-        _publish_refusal(engine, given.task_id, error)
-        raise
-
-
 def _submit(engine: Engine, settings: Settings, arguments: dict[str, Any]) -> None:
+    from roboco.engine.coordinate.submit import submit  # workers alone receive it: a task has been submitted before
+
     submission = parse_submission(arguments)
     for target in submission.notify:
         check_callback(target, settings.allowlist.callbacks)
     submit(engine, submission, resolve_sent_team(settings, submission.team))
 
 
-def _publish_refusal(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
+def publish_refusal(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
+    """Publish the error to followers of the task, unless the id is that of none."""
     if isinstance(task_id, str) and is_task_id(task_id):
         event = ErrorOccurred(task_id=task_id, timestamp=engine.now(), code="refused", message=str(error)[:4000])
         engine.tasks.event_logs.publish_unlogged(task_id, event)

@@ -7,8 +7,7 @@ from typing import Any, Literal, TypedDict
 
 from pydantic import BaseModel
 
-from roboco.domain.history.step import Priority
-from roboco.domain.status import TaskStatus
+from roboco.domain.status import Priority, TaskStatus
 from roboco.domain.team.team import Team
 
 

@@ -74,7 +74,7 @@ class Orchestrator:
         self._deployment_checked = False
         keys, archive = Keys(self.settings.prefix), self._engine.workspace.stored_events.read
         live = LiveState(self._engine, self._producer, self._client, keys, model_limits(self.settings))
-        self._operations = Operations(self._engine, live.queues, live.rates)
+        self._operations = Operations(self._engine, live.queues, live.rates, live.tasks)
         steps = self._engine.workspace.histories.read
         self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive, steps)
 

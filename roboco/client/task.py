@@ -64,7 +64,7 @@ from roboco.engine.accept.answer import open_tool_changes
 from roboco.engine.accept.at_rest import stays_at_rest
 from roboco.engine.accept.control import IfBusy
 from roboco.engine.accept.evidence import current_reason
-from roboco.engine.accept.wait_cause import current_cause, why_unattended
+from roboco.engine.accept.wait_cause import current_cause
 from roboco.engine.engine import Engine
 from roboco.engine.record.call_failures import call_failures
 from roboco.engine.record.recover import newest_step
@@ -717,8 +717,9 @@ class Task:
         return left_out_tools(self._engine.workspace, self.task_id)
 
     def missing_worker(self) -> str:
-        """Return why the open task does not go on, with a remedy, or "" if no cause is known, as `why_unattended`."""
-        return why_unattended(self._engine, self._settings.workspace_address, self.task_id)
+        """Return why the open task does not go on, with a remedy, or "" if no cause is known."""
+        found = current_cause(self._engine, self._settings.workspace_address, self.task_id)
+        return "" if found is None else found.text
 
     @overload
     def session(self, *, form: Literal["roboco"] = "roboco", max_bytes: int | None = None) -> Session: ...

@@ -192,19 +192,9 @@ class Notification(RecordModel):
         """Return the object that the target receives: `id`, `type`, `timestamp` and `data`, or that of a `push`."""
         if push is not None:
             return push.body(self.status, self.reason, self.time, self.notification_id)
-        hidden = {
-            "notification_id",
-            "name",
-            "target",
-            "time",
-            "delivery",
-            "round",
-            "attempts",
-            "first_attempt_at",
-            "next_attempt_at",
-            "error",
-        }
-        data = self.model_dump(mode="json", exclude=hidden)
+        own = {"notification_id", "name", "target", "time"}
+        delivery = {"delivery", "round", "attempts", "first_attempt_at", "next_attempt_at", "error"}
+        data = self.model_dump(mode="json", exclude=own | delivery)
         return {
             "id": self.notification_id,
             "type": f"task.{self.status}",

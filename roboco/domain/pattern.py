@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from typing import Annotated
 
-from pydantic import StringConstraints, TypeAdapter, ValidationError
+from pydantic import AfterValidator, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
 MAX_WEIGHT = 1000
@@ -24,13 +24,11 @@ _TOKEN = re.compile(rf"(?s){_CLASS}|\\[pPxub]\{{[^}}]*\}}|\\[pP]\w|\\.|\{{\s*\d+
 _VERBOSE = re.compile(r"(?<!\\)(?:\\\\)*\(\?[a-zA-Z]*x")
 
 
-def check_pattern(pattern: str | None) -> str | None:
+def check_pattern(pattern: str) -> str:
     """Return the pattern.
 
     Raise ValueError if it is not a regular expression in Rust's syntax, or if it is too heavy.
     """
-    if pattern is None:
-        return None
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ValueError(f"a regular expression of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} are possible")
     if _VERBOSE.search(pattern):
@@ -43,6 +41,10 @@ def check_pattern(pattern: str | None) -> str | None:
         reason = " ".join(str(error).split()).rpartition("parse error: ")[2]
         raise ValueError(f"not a regular expression of Rust's syntax: {reason}") from error
     return pattern
+
+
+Pattern = Annotated[str, AfterValidator(check_pattern)]
+"""A regular expression that `check_pattern` accepts."""
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -8,14 +8,7 @@ made of two.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
-
-
-class _Key(Protocol):
-    def __lt__(self, other: Any, /) -> bool: ...
-
-
-K = TypeVar("K", bound=_Key)
+from typing import Any
 
 ReadPart = Callable[[int, int], bytes]
 """Returns bytes from an offset on: as many as the second argument says, fewer only at the end of the file."""
@@ -25,7 +18,7 @@ PROBE_BYTES = 16 * 1024
 """Bytes that a step of the bisection reads first."""
 
 
-def lines_from(read: ReadPart, size: int, key: Callable[[bytes], K], first: K) -> Iterator[bytes]:
+def lines_from(read: ReadPart, size: int, key: Callable[[bytes], Any], first: Any) -> Iterator[bytes]:
     """Yield the complete lines whose key is at least `first`, of a file of about this size.
 
     Cost: a read for each doubling of the file beyond PIECE_BYTES, and one for each piece that the caller takes.

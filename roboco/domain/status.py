@@ -1,6 +1,10 @@
-"""The statuses of a task, as its followers see them."""
+"""The statuses of a task, as its followers see them, and its priority."""
 
 from enum import StrEnum
+from typing import Literal
+
+Priority = Literal["high", "normal", "low"]
+"""Workers take work of high priority before normal, and normal before low. Running work is not interrupted."""
 
 
 class TaskStatus(StrEnum):

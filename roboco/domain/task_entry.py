@@ -1,4 +1,4 @@
-"""TaskEntry: a task as the task index lists it. It is derived from the task's summary, or from its state in Redis."""
+"""TaskEntry: a task as the task index lists it, and what it shares with the summary that it is derived from."""
 
 from datetime import datetime
 
@@ -7,8 +7,8 @@ from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
 
 
-class TaskEntry(RecordModel):
-    """A task in a list, as of the last change of its status. Times are UTC."""
+class TaskRecord(RecordModel):
+    """A task as of the last change of its status. Times are UTC."""
 
     task_id: str
     team: str
@@ -16,18 +16,23 @@ class TaskEntry(RecordModel):
     """The title that the client gave, or the first line of the prompt."""
     status: TaskStatus
     reason: str = ""
-    """Why the task has this status, or what it waits for while it runs, shortened to 100 characters."""
-    waits: bool = False
-    """True if the task runs, and a person or client is asked: for a call beside others, or in a sub-task."""
+    """Why it has this status; of a running task, why it does not go on, such as a model that sends nothing."""
     steps: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
     created_at: datetime
     updated_at: datetime
-    """The time of the last change of the status."""
+    """The time at which the task got this status, with this reason and these steps."""
     epoch: int = 0
-    """The fence of the task's decision that the entry describes. A higher one is newer."""
+    """The fence of the task's decision that the record describes. A higher one is newer."""
+
+
+class TaskEntry(TaskRecord):
+    """A task in a list. Its reason is shortened to 100 characters."""
+
+    waits: bool = False
+    """True if the task runs, and a person or client is asked: for a call beside others, or in a sub-task."""
 
     @property
     def tenant(self) -> str:

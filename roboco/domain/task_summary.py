@@ -1,50 +1,31 @@
 """TaskSummary: the content of `task.json`. It can be computed again from the history."""
 
-from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
 
-from roboco.domain.schema import RecordModel
-from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_entry import TaskEntry, TaskRecord
 from roboco.domain.usage import Usage
 
 MAX_REASON_CHARS = 100
 """The longest reason of an entry, in characters. The task's summary holds all of it."""
 
 
-class TaskSummary(RecordModel):
-    """The summary of a task. Times are UTC."""
+class TaskSummary(TaskRecord):
+    """The summary of a task."""
 
-    task_id: str
-    team: str
-    title: str = ""
-    """The title that the client gave, or the first line of the prompt."""
-    status: TaskStatus
-    reason: str = ""
-    """Why it has this status; of a running task, why it does not go on, such as a model that sends nothing."""
     retry_of: str = ""
     """The failed task with whose retry this one began."""
     retried_as: str = ""
     """The task with which this one, which has failed, was retried. It is the only field that changes after the end."""
-    steps: int = 0
-    epoch: int = 0
-    """The fence of the decision that the summary describes."""
     generation: str = ""
-    """The generation of the logs at that time."""
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost: float = 0.0
+    """The generation of the logs at the time of the decision that the summary describes."""
     agents: dict[str, Usage] = {}
     """The usage of each agent."""
     tools: dict[str, Usage] = {}
     """The usage of each tool."""
     limit_overrides: dict[str, Any] | None = None
     """Limits that replace the team's, as of the end; None if no end is recorded here."""
-    created_at: datetime
-    updated_at: datetime
-    """The time at which the task got this status, with this reason and these steps."""
 
     def supersedes(self, stored: "TaskSummary") -> bool:
         """Return True if this summary is newer than the stored one, and the stored one is not that of an ended task.
@@ -79,20 +60,8 @@ def parse_summary(data: bytes) -> TaskSummary | None:
 
 def entry_of(summary: TaskSummary) -> TaskEntry:
     """Return the entry of a task with this summary."""
-    return TaskEntry(
-        task_id=summary.task_id,
-        team=summary.team,
-        title=summary.title,
-        status=summary.status,
-        reason=short_reason(summary.reason),
-        steps=summary.steps,
-        tokens_in=summary.tokens_in,
-        tokens_out=summary.tokens_out,
-        cost=summary.cost,
-        created_at=summary.created_at,
-        updated_at=summary.updated_at,
-        epoch=summary.epoch,
-    )
+    shared = {name: getattr(summary, name) for name in TaskRecord.model_fields}
+    return TaskEntry.model_validate(shared | {"reason": short_reason(summary.reason)})
 
 
 def short_reason(reason: str) -> str:

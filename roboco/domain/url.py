@@ -2,7 +2,10 @@
 
 import ipaddress
 import re
+from typing import Annotated
 from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
+
+from pydantic import AfterValidator
 
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!$-;=?-Z_a-z~]*)?")
 _WORD = re.compile(r"\S+")
@@ -25,6 +28,16 @@ def url_error(url: str) -> str:
     except ValueError as error:
         return f"cannot be read: {error}"
     return _host_error(parts) or _path_error(parts.path)
+
+
+def _check_url(url: str) -> str:
+    if mistake := url_error(url):
+        raise ValueError(mistake)
+    return url
+
+
+PlainUrl = Annotated[str, AfterValidator(_check_url)]
+"""A URL that every program reads in the same way."""
 
 
 def _host_error(parts: SplitResult) -> str:

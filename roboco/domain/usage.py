@@ -1,7 +1,9 @@
 """Usage: the usage of an agent, a tool or a whole task."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import add
 from typing import Any, Final
 
 from roboco.domain.schema import RecordModel
@@ -30,25 +32,16 @@ class ModelUsage:
 
     def plus(self, more: "ModelUsage") -> "ModelUsage":
         """Return the sum of both."""
-        return ModelUsage(
-            self.tokens_in + more.tokens_in,
-            self.tokens_out + more.tokens_out,
-            self.cached_in + more.cached_in,
-            self.cache_write + more.cache_write,
-            self.reasoning + more.reasoning,
-            self.estimated or more.estimated,
-        )
+        return replace(self._merged(more, add), estimated=self.estimated or more.estimated)
 
     def maximum(self, other: "ModelUsage") -> "ModelUsage":
         """Return the larger of both, count by count."""
-        return ModelUsage(
-            max(self.tokens_in, other.tokens_in),
-            max(self.tokens_out, other.tokens_out),
-            max(self.cached_in, other.cached_in),
-            max(self.cache_write, other.cache_write),
-            max(self.reasoning, other.reasoning),
-            self.estimated and other.estimated,
-        )
+        return replace(self._merged(other, max), estimated=self.estimated and other.estimated)
+
+    def _merged(self, other: "ModelUsage", merge: Callable[[int, int], int]) -> "ModelUsage":
+        counts = ("tokens_in", "tokens_out", "cached_in", "cache_write", "reasoning")
+        merged: dict[str, Any] = {name: merge(getattr(self, name), getattr(other, name)) for name in counts}
+        return replace(self, **merged)
 
     def metadata(self) -> dict[str, object]:
         """Return the usage as metadata of a step. Counts that are 0 and that not every model has are left out."""

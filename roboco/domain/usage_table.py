@@ -90,14 +90,6 @@ def _empty_cell() -> UsageCell:
 
 
 def _row(sums: UsageCell, place: dict[Dimension, str]) -> UsageRow:
-    return UsageRow.model_validate(
-        {
-            **place,
-            "turns": sums.turns,
-            "tokens_in": sums.tokens_in,
-            "tokens_out": sums.tokens_out,
-            "tokens": sums.tokens_in + sums.tokens_out,
-            "calls": sums.calls,
-            "cost": sums.cost_billionths / BILLION,
-        }
-    )
+    counted = sums.model_dump(include={"turns", "tokens_in", "tokens_out", "calls"})
+    tokens = sums.tokens_in + sums.tokens_out
+    return UsageRow.model_validate({**place, **counted, "tokens": tokens, "cost": sums.cost_billionths / BILLION})

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from roboco.domain.day_budget import TenantBudgets
+from roboco.domain.dead_letter import DeadLetter, WorkKind, dead_letter_of_lost_work
 from roboco.domain.removal.retention import RetentionRule
 from roboco.engine.backoff import Backoff
 from roboco.engine.heartbeat import LeaseHeartbeat
@@ -182,6 +183,15 @@ class Engine:
     def new_token(self) -> str:
         """Return a new fencing token: it identifies the owner of a lease."""
         return uuid.uuid4().hex
+
+
+def store_dead_letter(
+    engine: Engine, work: WorkKind, task_id: str, detail: str, reason: str, attempts: int
+) -> DeadLetter:
+    """Store the dead letter of work that no worker could do, and return it. One of the same work is replaced."""
+    letter = dead_letter_of_lost_work(work, task_id, detail, reason, attempts, engine.now())
+    engine.tasks.dead_letters.add(letter)
+    return letter
 
 
 ATTEMPT_KINDS = ("pass", "failed-pass", "router")

@@ -185,7 +185,7 @@ class HeldWork:
         if self.host.is_shutdown_due():
             return SHUTDOWN_REASON
         try:
-            switch = self._switches.interrupting(work)
+            switch = self._switches.current().blocking(work, interrupting=True)
         except TransientError as error:
             _log.warning("no work is interrupted, because the switches cannot be read: %s", error)
             return ""

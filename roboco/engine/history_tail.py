@@ -92,9 +92,8 @@ class HistoryTails:
 
         Cost: nothing if Redis has one, else as `complete`.
         """
-        return last_answer(task.steps.tail) or last_answer(
-            self.complete(task_id, task, COORDINATOR_TAIL_LENGTH).steps.tail
-        )
+        found = last_answer(task.steps.tail)
+        return found or last_answer(self.complete(task_id, task, COORDINATOR_TAIL_LENGTH).steps.tail)
 
 
 def shows_decision(task: Snapshot, routes_by_run: bool) -> bool:

@@ -37,7 +37,6 @@ from roboco.domain.notification import (
 from roboco.domain.paths import (
     NOTIFY_PREFIX,
     finished_notification_path,
-    finished_notifications_path,
     newest_notifications_path,
     notification_path,
     notifications_path,
@@ -139,7 +138,7 @@ def enqueue(engine: Engine, task_id: str, task: Snapshot) -> None:
     if not wanted:
         return
     pending = [NotificationName.parse(name) for name in pending_names(engine.workspace, task_id)]
-    finished = _finished_at(engine.workspace, task_id, task.position.seq) | newest_finished(engine.workspace, task_id)
+    finished = newest_finished(engine.workspace, task_id)
     written = [_store(engine, task_id, task, index, pending, finished.get(index)) for index in wanted]
     if any(written):
         engine.workspace.files.put(notify_marker_path(task_id), b"")
@@ -200,14 +199,6 @@ def _store(
     return True
 
 
-def _finished_at(workspace: WorkspaceRecords, task_id: str, seq: int) -> dict[int, NotificationName]:
-    """Return the newest finished notification of each target at this position, for a task without the record."""
-    if workspace.files.size(newest_notifications_path(task_id)) is not None:
-        return {}
-    names = map(NotificationName.parse, _names_in(workspace, finished_notifications_path(task_id, seq)))
-    return {name.target: name for name in names}
-
-
 def newest_finished(workspace: WorkspaceRecords, task_id: str) -> dict[int, NotificationName]:
     """Return the newest notification of each target that was delivered or given up. Cost: one read."""
     return _parse_newest(workspace.files.get(newest_notifications_path(task_id)))
@@ -232,14 +223,6 @@ def _record_finished(engine: Engine, task_id: str, name: NotificationName) -> No
             return
         engine.clock.sleep(delay)
     raise contention_error(path)
-
-
-def _names_in(workspace: WorkspaceRecords, folder: str) -> list[str]:
-    """Return the notifications in the folder, in their order. Other names are skipped, so that they block nothing."""
-    names = {name.removesuffix(".json") for name in workspace.files.names(folder)}
-    if strays := sorted(name for name in names if not NotificationName.is_valid(name)):
-        _log.warning("skipped %d names below %s that are not notifications: %r", len(strays), folder, strays[:5])
-    return sorted(names.difference(strays), key=NotificationName.parse)
 
 
 def settle(engine: Engine, name: str, notice: Notification, outcome: DeliveryStatus) -> None:
@@ -277,9 +260,8 @@ def retry_abandoned(engine: Engine, task_id: str, name: str) -> None:
         "next_attempt_at": now,
         "error": "",
     }
-    engine.workspace.files.put(
-        notification_path(task_id, name), notice.model_copy(update=fresh).model_dump_json().encode()
-    )
+    again = notice.model_copy(update=fresh)
+    engine.workspace.files.put(notification_path(task_id, name), again.model_dump_json().encode())
     engine.workspace.files.put(notify_marker_path(task_id), b"")
     engine.tasks.schedule.set(schedule_key(task_id))
 
@@ -294,15 +276,18 @@ def result_path(task_id: str, name: str) -> str:
 
 
 def pending_names(workspace: WorkspaceRecords, task_id: str) -> list[str]:
-    """Return the names of the notifications that are not delivered, in their order."""
-    return _names_in(workspace, notifications_path(task_id))
+    """Return the names of the notifications that are not delivered, in their order. Other names block nothing."""
+    folder = notifications_path(task_id)
+    names = {name.removesuffix(".json") for name in workspace.files.names(folder)}
+    if strays := sorted(name for name in names if not NotificationName.is_valid(name)):
+        _log.warning("skipped %d names below %s that are not notifications: %r", len(strays), folder, strays[:5])
+    return sorted(names.difference(strays), key=NotificationName.parse)
 
 
 def find_notification(workspace: WorkspaceRecords, task_id: str, name: str) -> tuple[NotifyTarget, Notification]:
     """Return the receiver and the notification of this name; UsageError if there is none."""
-    notice = read_notification(workspace, notification_path(task_id, name)) or read_notification(
-        workspace, result_path(task_id, name)
-    )
+    pending = read_notification(workspace, notification_path(task_id, name))
+    notice = pending or read_notification(workspace, result_path(task_id, name))
     if notice is None:
         raise NotFound(f"task {task_id!r} has no notification {name!r}")
     return receivers(workspace, task_id)[notice.target], notice

@@ -69,10 +69,6 @@ class SwitchBoard:
         """Return the switch that holds the turn or call back, or None if it may run."""
         return self.current().blocking(work)
 
-    def interrupting(self, work: SwitchableWork) -> Switch | None:
-        """Return the switch that interrupts the running turn or call, or None."""
-        return self.current().blocking(work, interrupting=True)
-
     def stored(self) -> Switches:
         """Return the switches of the record. Cost: one read of the workspace."""
         stored = self._files.get(SWITCHES_FILE)
@@ -90,8 +86,9 @@ class SwitchBoard:
     def switch_on(self, target: str) -> Switch | None:
         """Switch the target on. Return the switch that it had, or None if it was not switched off."""
         target = check_target(target)
-        before = self._change(lambda switches: _without(switches, target, self._revision(switches)))
-        return before.find(target)
+        return self._change(
+            lambda before: before.with_on(target, self._revision(before)) if before.find(target) else None
+        ).find(target)
 
     def repair(self) -> None:
         """Store the record's copy in Redis if Redis lacks it or has an older one. Cost: one read of the workspace."""
@@ -152,10 +149,6 @@ class SwitchBoard:
 
     def _publish(self, switches: Switches) -> None:
         self._cache.put_switches(_encoded(switches).decode(), switches.revision)
-
-
-def _without(switches: Switches, target: str, revision: int) -> Switches | None:
-    return switches.with_on(target, revision) if switches.find(target) else None
 
 
 def _encoded(switches: Switches) -> bytes:

@@ -200,10 +200,7 @@ class StoredEvents:
                 yield event_segment_path(task_id, generation, first)
 
     def _in_segments(self, task_id: str, generation: str, after: int) -> Iterator[dict[str, Any]]:
-        """Yield the events of these segments. Each is fetched whole: the limits of the logs bound its size.
-
-        Raise CorruptHistory if a segment, which is written at once, cannot be read.
-        """
+        """Yield the events of these segments. Each is fetched whole: the limits of the logs bound its size."""
         for path in self._segments(task_id, generation, after):
             for line in io.BytesIO(self._files.get(path) or b""):
                 try:

@@ -11,8 +11,8 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 from typing import Any, Final
 
@@ -50,6 +50,19 @@ def set_at_signals(closing: asyncio.Event, exit_seconds: float | None = None) ->
         for number, handler in before.items():
             if signal.getsignal(number) is on_signal:
                 signal.signal(number, handler)
+
+
+@asynccontextmanager
+async def racing(*works: Awaitable[Any]) -> AsyncIterator[Sequence[asyncio.Future[Any]]]:
+    """Yield the works once the first one is done. At the end of the block all have ended, the others cancelled."""
+    futures = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        yield futures
+    finally:
+        for future in futures:
+            future.cancel()
+        await asyncio.wait(futures)  # else a work still uses what its caller closes now
 
 
 def _exit_after(seconds: float) -> None:

@@ -20,7 +20,7 @@ from roboco.gateway.principal import Principal
 from roboco.gateway.problem import Problem
 from roboco.gateway.request_log import record_created
 from roboco.gateway.settings import GatewaySettings
-from roboco.gateway.streams.open_streams import PING_SECONDS, OpenStreams
+from roboco.gateway.streams.live_response import PING_SECONDS, OpenStreams
 from roboco.gateway.streams.task_list_source import TaskLists
 
 Created = TypeVar("Created")
@@ -153,6 +153,11 @@ def gateway_of(request: Request) -> Gateway:
     """Return the gateway of the request's application."""
     found: Gateway = request.app.state.gateway
     return found
+
+
+def base_url(request: Request) -> str:
+    """Return the address of the gateway, as the client of the request names it."""
+    return str(request.base_url).rstrip("/")
 
 
 TheGateway = Annotated[Gateway, Depends(gateway_of)]

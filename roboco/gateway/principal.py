@@ -58,12 +58,6 @@ class Principal:
                 "use a key with the scope operate, and without tenant and teams",
             )
 
-    def listed_teams(self, named: str | None) -> frozenset[str] | None:
-        """Return the teams whose tasks a list shows that names a team, or none. None is all teams."""
-        if named is None:
-            return self.teams
-        return frozenset({named}) if self.teams is None else self.teams & {named}
-
     def task_id(self, task_id: str) -> str:
         """Return the whole id of a task. Another tenant's id raises the same Problem as an unknown one."""
         named = task_id if self.tenant is None or ":" in task_id else f"{self.tenant}:{task_id}"

@@ -71,6 +71,11 @@ class Problem(Exception):
         """The short name of this kind of problem."""
         return KINDS.get(self.code, ("Error", ""))[0]
 
+    @property
+    def message(self) -> str:
+        """What is wrong, and the remedy, for protocols whose errors have one text."""
+        return f"{self.detail} ({self.remedy})" if self.remedy else self.detail
+
     def document(self) -> dict[str, Any]:
         """Return the problem document of RFC 9457."""
         found = {

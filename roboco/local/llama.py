@@ -40,19 +40,8 @@ def begin_model(cache: Path) -> Path | ModelDownload:
     return model if model.is_file() else ModelDownload(model)
 
 
-def start_llama(model: Path, log_folder: Path, port: int | None = None) -> LlamaServer:
-    """Start a server for `model`, and return it once the model is loaded.
-
-    Raises UsageError if xllamacpp is missing or the port is taken, TransientError if the server does not start.
-    """
-    server = launch_llama(model, log_folder, port)
-    wait_loaded(server)
-    return server
-
-
 def launch_llama(model: Path, log_folder: Path, port: int | None = None) -> LlamaServer:
-    """Start a server for `model`, which is not loaded yet. Raises UsageError as `start_llama`."""
-    check_llama()
+    """Start a server for `model`, which is not loaded yet. Raises UsageError if the port is taken."""
     port = choose_port(port)
     module = "roboco.local.llama_server"
     command = [sys.executable, "-m", module, "--model", str(model.absolute()), "--port", str(port)]

@@ -29,8 +29,8 @@ class S3Server(Server):
     """A running S3 server with one bucket."""
 
     port: int
-    access_key: str
     secret_key: str = field(repr=False)
+    access_key: str = "roboco"
     bucket: str = BUCKET
 
     @property
@@ -48,9 +48,7 @@ class S3Server(Server):
                 socket.unlink(missing_ok=True)
 
 
-def start_seaweed(
-    folder: Path, port: int | None = None, access_key: str = "roboco", secret_key: str | None = None
-) -> S3Server:
+def start_seaweed(folder: Path, port: int | None = None) -> S3Server:
     """Start a server on the data in `folder`, and return it once its bucket answers.
 
     It takes ten consecutive ports from `port`. The secret is random, and the folder keeps it.
@@ -59,9 +57,9 @@ def start_seaweed(
     weed = find_weed()
     with exclusive_lock(folder, "seaweed") as lock:
         port = choose_port(port, 2 * len(_PORT_NAMES))
-        secret, jwt = _load_keys(folder / "keys.json", secret_key)
+        secret, jwt = _load_keys(folder / "keys.json")
         config = folder.resolve() / "s3.json"
-        write_private(config, _identities(access_key, secret))
+        write_private(config, _identities(secret))
         server = start_server(
             "seaweed",
             [weed, *_arguments(folder.resolve(), config, port)],
@@ -70,7 +68,7 @@ def start_seaweed(
             pass_fds=(lock,),
             cwd=folder,
         )
-        running = S3Server(server.name, server.process, server.log, port, access_key, secret)
+        running = S3Server(server.name, server.process, server.log, port, secret)
         _wait_bucket(running)
     return running
 
@@ -121,20 +119,16 @@ def _environment(jwt: str) -> dict[str, str]:
     return inherited | _MEMORY_LIMITS | {f"WEED_JWT_{name}_KEY": jwt for name in signing}
 
 
-def _load_keys(path: Path, secret_key: str | None) -> tuple[str, str]:
-    """Return the S3 secret, and the key with which the parts sign their own calls.
-
-    The first start creates the file `path` with both. `secret_key` replaces the stored one.
-    """
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    secret = secret_key or kept.get("secret") or secrets.token_urlsafe(32)
-    jwt = kept.get("jwt") or secrets.token_urlsafe(32)
-    write_private(path, json.dumps({"secret": secret, "jwt": jwt}))
-    return secret, jwt
+def _load_keys(path: Path) -> tuple[str, str]:
+    """Return the S3 secret, and the key with which the parts sign their own calls. The first start makes both."""
+    if not path.exists():
+        write_private(path, json.dumps({"secret": secrets.token_urlsafe(32), "jwt": secrets.token_urlsafe(32)}))
+    kept = json.loads(path.read_text())
+    return kept["secret"], kept["jwt"]
 
 
-def _identities(access_key: str, secret_key: str) -> str:
-    credentials = [{"accessKey": access_key, "secretKey": secret_key}]
+def _identities(secret_key: str) -> str:
+    credentials = [{"accessKey": S3Server.access_key, "secretKey": secret_key}]
     return json.dumps({"identities": [{"name": "roboco", "credentials": credentials, "actions": ["Admin"]}]})
 
 

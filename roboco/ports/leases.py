@@ -12,7 +12,7 @@ from typing import Protocol
 from roboco.domain.history.part import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
-from roboco.ports.lease_renewals import LeaseStatus, TurnLease
+from roboco.ports.lease_renewals import Lease, LeaseStatus, TurnLease
 from roboco.ports.snapshot import Snapshot, TokenUsage
 
 
@@ -77,8 +77,8 @@ class Leases(Protocol):
         This does not wait: `on_ack` is called with the status of the lease or the error, now or later, from any thread.
         """
 
-    def renew_turn(self, claim: TurnClaim) -> LeaseStatus:
-        """Renew the lease if this claim still holds it. Return its status."""
+    def renew(self, lease: Lease) -> LeaseStatus:
+        """Renew the lease if its owner still has it. Return its status."""
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
         """Return the request to cancel the turn, or None."""
@@ -123,9 +123,6 @@ class Leases(Protocol):
 
         Also return False if the calls were cancelled before this one started.
         """
-
-    def renew_call(self, assignment: ToolAssignment, token: str) -> bool:
-        """Renew the lease. Return False if this worker no longer holds it."""
 
     def record_outcome(
         self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent

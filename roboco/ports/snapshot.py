@@ -7,9 +7,10 @@ from enum import StrEnum
 from typing import Any
 
 from roboco.domain.history.part import ToolOutcome
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import TaskStep, priority_of
 from roboco.domain.history.task_state import TaskState
 from roboco.domain.status import TaskStatus
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
 
 COORDINATOR_TAIL_LENGTH = 64
 """The number of newest steps that the coordinator loads. Routers see no more steps of an agent's current run."""
@@ -204,6 +205,18 @@ class Snapshot:
             item_ids=(),
             calls={},
         )
+
+    def turn_order(self, task_id: str, epoch: int | None = None, attempt: int | None = None) -> TurnAssignment:
+        """Return the assignment of the present attempt at the pending turn; `epoch` and `attempt` name another one."""
+        epoch = self.position.epoch if epoch is None else epoch
+        attempt = self.attempt.number if attempt is None else attempt
+        return TurnAssignment(task_id, self.position.seq, epoch, attempt, priority_of(self.steps.first))
+
+    def call_order(self, task_id: str, call_id: str, epoch: int | None = None) -> ToolAssignment:
+        """Return the assignment of a call of the last step, with this fence or the present one."""
+        epoch = self.position.epoch if epoch is None else epoch
+        attempt = self.calls.get(call_id, CallState()).attempt
+        return ToolAssignment(task_id, self.position.seq - 1, epoch, call_id, attempt, priority_of(self.steps.first))
 
     def after_decision(self, epoch: int, decision: "Decision") -> "Snapshot":
         """Return the task with this decision, which was recorded under this fence. The counters of its logs remain."""

@@ -183,9 +183,9 @@ class RedisLeases:
         server = self._scripts.server_of(self._keys.state(task_id))
         return self._batchers.get(server) or self._batchers.setdefault(server, ChunkBatcher(self._scripts, "emit"))
 
-    def renew_turn(self, claim: TurnClaim) -> LeaseStatus:
-        """Renew the lease, if this claim still holds it. Return its status."""
-        call = renewal_call(self._keys, claim.lease, self._lease_ms)
+    def renew(self, lease: Lease) -> LeaseStatus:
+        """Renew the lease, if its owner still has it. Return its status."""
+        call = renewal_call(self._keys, lease, self._lease_ms)
         return LeaseStatus(self._scripts.run(call.name, call.keys, *call.arguments))
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
@@ -245,12 +245,6 @@ class RedisLeases:
         """Claim the call. Return True if this worker holds it now."""
         arguments = [assignment.epoch, assignment.call_id, assignment.attempt, token, self._lease_ms]
         return bool(self._scripts.run("claim_call", self._key_names(assignment), *arguments))
-
-    def renew_call(self, assignment: ToolAssignment, token: str) -> bool:
-        """Renew the lease. Return False if this worker no longer holds the call."""
-        lease = CallLease(assignment.task_id, assignment.epoch, assignment.call_id, token)
-        call = renewal_call(self._keys, lease, self._lease_ms)
-        return bool(self._scripts.run(call.name, call.keys, *call.arguments))
 
     def record_outcome(
         self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent

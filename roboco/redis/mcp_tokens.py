@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import cast
 
 import redis
 
@@ -28,11 +29,10 @@ class RedisTokenStore:
     def get(self, name: str) -> str | None:
         """Return the stored text, or None."""
         try:
-            found = self._client().get(self._keys.mcp_token(name))
+            return cast(str | None, self._client().get(self._keys.mcp_token(name)))
         except redis.RedisError as error:
             _log.warning("tokens for MCP servers are not shared: %s", error)
             return None
-        return found.decode() if isinstance(found, bytes) else found
 
     def put(self, name: str, value: str, seconds: int) -> None:
         """Store a text for these seconds."""
@@ -51,5 +51,5 @@ class RedisTokenStore:
             yield
         finally:
             with suppress(redis.RedisError):
-                if self._client().get(key) in (token, token.encode()):
+                if self._client().get(key) == token:
                     self._client().delete(key)

@@ -66,10 +66,16 @@ def find_mistakes(template: str) -> list[str]:
     """Return the mistakes of the template that can be found without its variables."""
     mistakes = list(_check(template)[0])
     if not mistakes:
-        used = _environment(FUEL).undeclared_variables_in_str(template, nested=True)
-        absent = sorted(name for name in used if name.startswith("task.") and name.split(".")[1] not in TASK_FIELDS)
+        absent = sorted(
+            name for name in used_names(template) if name.startswith("task.") and name.split(".")[1] not in TASK_FIELDS
+        )
         mistakes = [f"unknown variable {name!r:.80}, possible are task.id, task.prompt" for name in absent]
     return mistakes
+
+
+def used_names(template: str) -> set[str]:
+    """Return the variables that the template uses, with the attributes that it names, such as `task.id`."""
+    return set(_environment(FUEL).undeclared_variables_in_str(template, nested=True))
 
 
 @lru_cache(maxsize=32)

@@ -5,12 +5,8 @@ interrupts four streaming tasks and one silent task, one at a time, and then sta
 task when the model has a new request of the last one and, if that task was streaming, streams again. The baseline is
 plain PUBLISH: a subscriber in a separate process closes a connection to the same model server, beside the same streams.
 The silent tasks are too few for a 99th percentile, so that theirs is the maximum.
-
-    python -m tests.bench.interrupts        this bench alone, with the pools that it needs
 """
 
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,11 +14,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from statistics import mean
 
-from rich.console import Console
-
 from roboco import Task
 from roboco.client.receipt import Receipt
-from tests.bench.harness import report
 from tests.bench.harness.bench_stack import BenchStack, Size, build_team, new_name
 from tests.bench.harness.results import Measurement, Result, Sampler, measure_alternately, milliseconds, ratio
 from tests.support.stack import until
@@ -167,24 +160,3 @@ def _describe_chunks_after(live: _InterruptedTasks) -> str:
     unknown = len(counts) - len(known)
     text = f"{mean(known):.2f} on average, {max(known)} at most, of {len(known)}"
     return f"{text}, {unknown} unknown" if unknown else text
-
-
-def main() -> int:
-    """Measure on a separate stack and print the result. Return 130 after Ctrl-C."""
-    began = time.monotonic()
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder,
-            BenchStack(Path(folder), pools=("coordinator", "agents")) as stack,
-        ):
-            results = list(measure(stack, Size()))
-    except KeyboardInterrupt:
-        return 130
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    report.show(console, results)
-    console.print(f"{time.monotonic() - began:.0f} s, from start to end")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.browser.axe import assert_accessible
-from tests.support.browser.chromium import Scheme, save_picture
+from tests.support.browser.chromium import Scheme
 from tests.support.browser.fixtures import OpenContext
 from tests.support.browser.hostile import HOSTILE_TITLE
 from tests.support.browser.page import (
@@ -59,7 +59,6 @@ def test_the_page_of_a_task_equals_its_history_and_is_accessible(
     assert_page_equals_history(page, task)
     assert_no_injection(page)
     assert_no_sideways_scroll(page)
-    save_picture(page, f"task-{team}-{scheme}-{width}")
     if team in ACCESSIBLE:
         assert_accessible(page)
 
@@ -92,7 +91,6 @@ def test_a_reset_is_announced_and_the_page_compared_with_the_history(web: WebSta
     expect(integrity).to_contain_text(f"equal to the history: {len(task.history())} steps")
     expect(integrity).not_to_contain_text(generation)
     expect(banner).to_contain_text("equal to the history")
-    save_picture(page, "task-reset")
     page.get_by_role("button", name="Close the banner").click()
     expect(banner).to_have_count(0)
     assert_page_equals_history(page, task)
@@ -135,5 +133,4 @@ def test_the_list_shows_tasks_of_each_status(
         expect(page.locator(f'[data-task="{listed.task_id}"]').first).to_be_visible()
     assert_no_injection(page)
     assert_no_sideways_scroll(page)
-    save_picture(page, f"list-{scheme}-{width}")
     assert_accessible(page)

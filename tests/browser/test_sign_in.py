@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.browser.axe import assert_accessible
-from tests.support.browser.chromium import WatchedContext, save_picture
+from tests.support.browser.chromium import WatchedContext
 from tests.support.browser.fixtures import OpenContext
 from tests.support.browser.page import button, root
 from tests.support.browser.stack import WebStack, web_stack
@@ -59,7 +59,6 @@ def test_a_key_opens_the_page_that_was_asked_for(web: WebStack, signed_out: Watc
     key = new_key(web, "acme")
     page.goto(f"{web.url}/#/tasks/{start_task(web, key)}")
     expect(root(page, "sign-in")).to_be_visible()
-    save_picture(page, "sign-in")
     assert_accessible(page)
     sign_in(page, "rbk_wrong")
     expect(page.get_by_role("alert")).to_contain_text("no such key")
@@ -83,7 +82,6 @@ def test_controls_say_which_scope_the_key_lacks(web: WebStack, signed_out: Watch
         expect(button(page, action)).to_be_disabled()
         expect(button(page, action)).to_have_accessible_description("your key lacks the scope control")
     expect(page.get_by_role("link", name="Operations")).to_have_count(0)
-    save_picture(page, "task-read-only")
     assert_accessible(page)
 
 

@@ -17,7 +17,8 @@ from tests.clients.conformance import conformance_answer, write_conformance_team
 from tests.clients.environments import CONFORMANCE, Client, Environments
 from tests.clients.scripts.rows import SCHEMA
 from tests.support.documents import GUIDES
-from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess, answer, openai_gateway, write_teams
+from tests.support.gateway_openai import LONG_ANSWER, answer, write_teams
+from tests.support.gateway_process import GatewayProcess
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import LONG_LEASE, Stack, until
 
@@ -107,7 +108,7 @@ def _gateway(
     folder.mkdir()
     with Stack(folder, lease_seconds=lease_seconds, teams_dir=teams, allowlist={"webhooks": webhooks}) as stack:
         stack.model.script(_answer)
-        with openai_gateway(stack, ROBOCO_GATEWAY_ROBOTO_TEAM="desk") as gateway:
+        with GatewayProcess(stack, roboto_team="desk") as gateway:
             yield gateway
 
 

@@ -14,14 +14,14 @@ import pytest
 import redis
 
 from roboco import Task
-from roboco.domain.history.step import FUNCTION, verify_chain
+from roboco.domain.history.step import FUNCTION
 from roboco.lab.servers.gate import Gate, HeldRequest
 from roboco.lab.transcript import Transcript
 from roboco.local.process import Server
+from roboco.local.seaweed import S3Server
 from roboco.redis.scripts import Scripts
-from tests.support.journeys import FORMED, FUNCTIONS, GRAPH, PARALLEL, StackJourney, answer, shape
-from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import Stack, until
+from tests.support.journeys import FORMED, FUNCTIONS, GRAPH, PARALLEL, StackJourney, answer_slowly, follow
+from tests.support.stack import POOLS, Stack, s3_environment, until
 
 OUTCOME_TIMEOUT = 120.0
 """Seconds until a moment is reached, or a task ends."""
@@ -97,17 +97,11 @@ COMPACTION = (
 )
 
 
-def answer_slowly(request: Request) -> Reply:
-    """Return the journey's answer with slow chunks, so that a signal falls between them."""
-    reply = answer(request)
-    return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=0.03)
-
-
 class Victim:
     """The stack's only worker of a pool, behind gates, which a test kills, suspends or terminates."""
 
     def __init__(self, stack: Stack, pool: str) -> None:
-        self._stack = stack
+        self.stack = stack
         self._pool = pool
         self._exits = ExitStack()
         self._zombies: list[Server] = []
@@ -117,7 +111,7 @@ class Victim:
 
     def close(self) -> None:
         """Kill all workers of the victim, and close its gates."""
-        for server in (*self._zombies, self._stack.workers.pop(self._pool)):
+        for server in (*self._zombies, self.stack.workers.pop(self._pool)):
             _signal(server, signal.SIGKILL)
             server.process.wait()
         self._exits.close()
@@ -133,8 +127,8 @@ class Victim:
         changes = {"ROBOCO_REDIS_URL": f"redis://127.0.0.1:{self.redis.port}/0"}
         if self.s3 is not None:
             changes["ROBOCO_S3_ENDPOINT_URL"] = f"http://127.0.0.1:{self.s3.port}"
-        self._stack.start(self._pool, **changes)
-        self._stack.wait_ready(self._pool)
+        self.stack.start(self._pool, **changes)
+        self.stack.wait_ready(self._pool)
 
     def kill_zombies(self) -> None:
         """Kill the continued workers, so that they do not affect another case."""
@@ -160,7 +154,7 @@ class Victim:
         until(
             lambda: not worker.alive(),
             SHUTDOWN_TIMEOUT,
-            lambda: f"the worker ends: {self._stack.log(self._pool)[-3000:]}",
+            lambda: f"the worker ends: {self.stack.log(self._pool)[-3000:]}",
         )
         assert worker.process.returncode == 0
         self.start()
@@ -171,7 +165,7 @@ class Victim:
         zombie = self._worker
         _suspend(zombie)
         self._zombies.append(zombie)
-        time.sleep(self._stack.settings.lease_seconds)  # the suspension outlasts the lease
+        time.sleep(self.stack.settings.lease_seconds)  # the suspension outlasts the lease
         self.start()
         yield
         _signal(zombie, signal.SIGCONT)
@@ -181,7 +175,7 @@ class Victim:
 
     @property
     def _worker(self) -> Server:
-        return self._stack.workers[self._pool]
+        return self.stack.workers[self._pool]
 
 
 def _signal(server: Server, sign: signal.Signals) -> None:
@@ -235,11 +229,23 @@ def _threads(session: int) -> Iterator[tuple[str, str]]:
                 yield state, thread.parent.parent.name
 
 
+@contextmanager
+def only_worker_of(pool: str, folder: Path, s3: S3Server | None = None) -> Iterator[Victim]:
+    """Yield the only worker of the pool, in a deployment in the folder."""
+    others = tuple(other for other in POOLS if other != pool)
+    with s3_environment(s3), Stack(folder, pools=others, s3=s3) as stack:
+        victim = Victim(stack, pool)
+        try:
+            yield victim
+        finally:
+            victim.close()
+
+
 class Scenario:
     """A run in which the victim is disrupted at a moment."""
 
-    def __init__(self, stack: Stack, victim: Victim, moment: Moment) -> None:
-        self._stack = stack
+    def __init__(self, victim: Victim, moment: Moment) -> None:
+        self._stack = stack = victim.stack
         self._victim = victim
         self._journey = moment.journey
         stack.model.script(answer_slowly)
@@ -276,16 +282,8 @@ class Scenario:
     def check(self) -> Transcript:
         """Assert the journey's history, and that a follower from the start receives all of it."""
         assert self._journey.run_to_end(self.task, OUTCOME_TIMEOUT) == self._journey.final_status
-        transcript = Transcript()
-        for item in self.task.stream():
-            transcript.take(item)
-        history = self.task.history()
-        assert shape(history) == self._journey.expected
-        assert verify_chain(self._stack.orchestrator._engine.workspace.histories.lines(self.task.task_id)) == len(
-            history
-        )
-        assert transcript.finals == list(range(len(history)))
-        assert transcript.texts == {step.step_id: step.text for step in history if step.by_agent and step.text}
+        transcript = follow(self.task)
+        self._journey.check(self.task, transcript)
         assert self._stack.model.violations == []
         return transcript
 

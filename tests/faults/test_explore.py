@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from types import SimpleNamespace
 
@@ -22,7 +22,7 @@ from roboco.engine.accept import accept_item as receive
 from roboco.engine.coordinate import advance, pending_turn
 from roboco.engine.coordinate import next_step as following
 from roboco.engine.engine import Engine
-from roboco.engine.operate import erasure_inventory, notification_delivery
+from roboco.engine.operate import erase, notification_delivery
 from roboco.engine.operate.sweep import ONE_TIME_WORK
 from roboco.engine.record import recover
 from roboco.ports.lease_renewals import LeaseStatus
@@ -145,86 +145,64 @@ def _restart_stored_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending_turn, "recover", blind)
 
 
-BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]]] = {
-    "a turn emits without a fence": (
-        "live follower",
-        LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(MemoryLeases, "emit", _emit_without_fence),
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class InjectedBug:
+    """A bug, and the search for it: seed and shapes with which it was short when they were chosen."""
+
+    invariant: str
+    put_in: Callable[[Patch], None]
+    seed: int = 1
+    shapes: tuple[str, ...] = tuple(SHAPES)
+    without: tuple[str, ...] = LOSSES
+
+
+BUGS = {
+    "a turn emits without a fence": InjectedBug(
+        "live follower", lambda patch: patch.setattr(MemoryLeases, "emit", _emit_without_fence), 28, ("limited",)
     ),
-    "a restart of Redis starts no new generation": (
-        "numbers are unique",
-        (),
-        lambda monkeypatch: monkeypatch.setitem(ONE_TIME_WORK, RESTART_PREFIX, _set_due),
+    "a restart of Redis starts no new generation": InjectedBug(
+        "numbers are unique", lambda patch: patch.setitem(ONE_TIME_WORK, RESTART_PREFIX, _set_due), without=()
     ),
-    "an item is accepted although the task has ended": (
-        "accepted item",
-        LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(receive, "_reject", lambda *_: None),
+    "an item is accepted although the task has ended": InjectedBug(
+        "accepted item", lambda patch: patch.setattr(receive, "_reject", lambda *_: None), 6
     ),
-    "a waiting task applies no item but stops": (
-        "items are applied",
-        LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(following, "decide", _wait_on),
+    "a waiting task applies no item but stops": InjectedBug(
+        "items are applied", lambda patch: patch.setattr(following, "decide", _wait_on), 3
     ),
-    "a late notification is delivered": ("order of notifications", LOSSES, _deliver_late),
-    "a step is not counted for the budget": (
-        "budget",
-        (),
-        lambda monkeypatch: monkeypatch.setattr(day_budgets, "count", lambda *_, **__: None),
+    "a late notification is delivered": InjectedBug("order of notifications", _deliver_late, 11, ("conversation",)),
+    "a step is not counted for the budget": InjectedBug(
+        "budget", lambda patch: patch.setattr(day_budgets, "count", lambda *_, **__: None), without=()
     ),
-    "sub-tasks are not erased": (
+    "sub-tasks are not erased": InjectedBug(
         "nothing of an erased task remains",
-        LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(erasure_inventory, "_sub_tasks", lambda *_: ()),
+        lambda patch: patch.setattr(erase, "_sub_tasks", lambda *_: ()),
+        50,
+        ("delegating",),
     ),
-    "a turn is restarted although its step is stored": (
-        "finished turns",
-        LOSSES,
-        _restart_stored_turns,
+    "a turn is restarted although its step is stored": InjectedBug("finished turns", _restart_stored_turns, 6),
+    "a repetition of a bulk control sends other items": InjectedBug(
+        "bulk once", lambda patch: patch.setattr(bulk, "bulk_item_id", lambda *_: f"b_{uuid.uuid4().hex}"), 10
     ),
-    "a repetition of a bulk control sends other items": (
-        "bulk once",
-        LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(bulk, "bulk_item_id", lambda *_: f"b_{uuid.uuid4().hex}"),
-    ),
-    "a delta lacks a message": (
-        "session",
-        LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(followers, "poll", _read_deltas_late),
+    "a delta lacks a message": InjectedBug(
+        "session", lambda patch: patch.setattr(followers, "poll", _read_deltas_late)
     ),
 }
-
-
-SEEDS = {
-    "a late notification is delivered": 11,
-    "a repetition of a bulk control sends other items": 10,
-    "a turn emits without a fence": 28,
-    "a turn is restarted although its step is stored": 6,
-    "a waiting task applies no item but stops": 3,
-    "an item is accepted although the task has ended": 6,
-    "sub-tasks are not erased": 50,
-}
-"""Seeds with which a search was short when they were chosen; the others are 1."""
-SHAPES_OF_BUGS = {
-    "a late notification is delivered": ("conversation",),
-    "a turn emits without a fence": ("limited",),
-    "sub-tasks are not erased": ("delegating",),
-}
-"""The shapes in which a rare bug is searched: those with two notifications, with a turn that is tried again, and with
-sub-tasks."""
 
 
 @pytest.mark.parametrize("bug", sorted(BUGS))
 def test_the_explorer_finds_a_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    invariant, without, put_in = BUGS[bug]
-    random = Random(SEEDS.get(bug, 1))
+    wanted = BUGS[bug]
+    random = Random(wanted.seed)
 
     def is_found(case: Case) -> bool:
         with monkeypatch.context() as patch:
-            put_in(patch)
-            if invariant not in broken_invariants(case):
+            wanted.put_in(patch)
+            if wanted.invariant not in broken_invariants(case):
                 return False
-        return invariant not in broken_invariants(case)
+        return wanted.invariant not in broken_invariants(case)
 
-    shapes = SHAPES_OF_BUGS.get(bug, tuple(SHAPES))
-    assert any(is_found(Case.random(random, shapes, without=without)) for _ in range(MAX_SCHEDULES))
+    cases = (Case.random(random, wanted.shapes, without=wanted.without) for _ in range(MAX_SCHEDULES))
+    assert any(map(is_found, cases))

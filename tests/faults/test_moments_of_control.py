@@ -2,24 +2,20 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from roboco import Task, Team, parse_team
 from roboco.domain.history.step import verify_chain
 from roboco.domain.ids import sub_task_id
-from roboco.lab.transcript import Transcript
-from tests.faults.moments import OUTCOME_TIMEOUT, Moment, Victim
-from tests.support.journeys import GRAPH
+from tests.faults.moments import OUTCOME_TIMEOUT, Moment, Victim, only_worker_of
+from tests.support.journeys import GRAPH, follow
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import Stack, until
+from tests.support.stack import POOLS, until
 
 pytestmark = pytest.mark.workers
 
-POOLS = ("coordinator", "agents", "tools")
 PREPARED = threading.Event()
 """Set once the preparation of the user's action is done."""
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
@@ -158,8 +154,9 @@ DISRUPTIONS = ("SIGKILL", "SIGSTOP, SIGCONT", "SIGTERM")
 class ControlScenario:
     """A task, a user's action on it, and the disruption of a worker."""
 
-    def __init__(self, stack: Stack, victim: Victim, act: ControlCase, moment: Moment) -> None:
-        self._stack, self._victim, self._act = stack, victim, act
+    def __init__(self, victim: Victim, act: ControlCase, moment: Moment) -> None:
+        self._stack, self._victim, self._act = victim.stack, victim, act
+        stack = victim.stack
         PREPARED.clear()
         stack.model.script(act.script)
         self.task = stack.orchestrator.run(act.team, "go", client_tools=[ASK])
@@ -188,9 +185,7 @@ class ControlScenario:
         assert self.task.summary().status == self._act.final_status
         self._act.check(self.task)
         history = self.task.history()
-        transcript = Transcript()
-        for item in self.task.stream():
-            transcript.take(item)
+        transcript = follow(self.task)
         assert transcript.finals == list(range(len(history)))
         assert transcript.texts == {step.step_id: step.text for step in history if step.by_agent and step.text}
         engine = self._stack.orchestrator._engine
@@ -206,30 +201,24 @@ class ControlScenario:
 
 
 @pytest.fixture(scope="module")
-def pool_with_victim(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, Any]]:
-    """A pool, a stack without a worker of it, and the victim, that worker behind gates."""
-    others = tuple(pool for pool in POOLS if pool != request.param)
-    with ExitStack() as exits:
-        stack = exits.enter_context(Stack(tmp_path_factory.mktemp("stack"), pools=others))
-        victim = Victim(stack, request.param)
-        exits.callback(victim.close)
-        yield request.param, (stack, victim)
+def victim(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Victim]]:
+    """The only worker of a pool."""
+    with only_worker_of(request.param, tmp_path_factory.mktemp("stack")) as victim:
+        yield request.param, victim
 
 
 @pytest.mark.parametrize(
-    ("pool_with_victim", "disruption"),
+    ("victim", "disruption"),
     [
         pytest.param(pool, disruption, marks=() if number == index else pytest.mark.nightly)
         for number, pool in enumerate(POOLS)
         for index, disruption in enumerate(DISRUPTIONS)
     ],
-    indirect=["pool_with_victim"],
+    indirect=["victim"],
 )
-def test_a_user_action_survives_its_worker(pool_with_victim: tuple[str, Any], disruption: str) -> None:
-    pool, (stack, victim) = pool_with_victim
+def test_a_user_action_survives_its_worker(victim: tuple[str, Victim], disruption: str) -> None:
+    pool, worker = victim
     cases = [(act, moment) for where, act, moment in CASES if where == pool]
     assert cases
     for act, moment in cases:
-        ControlScenario(stack, victim, act, moment).disrupt(disruption)
+        ControlScenario(worker, act, moment).disrupt(disruption)

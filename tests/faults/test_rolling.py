@@ -12,13 +12,13 @@ from roboco import Task, parse_team
 from roboco.domain.history.step import verify_chain
 from roboco.lab.transcript import Transcript
 from tests.faults.moments import SHUTDOWN_TIMEOUT
+from tests.support.journeys import follow
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import Stack
+from tests.support.stack import POOLS, Stack
 
 pytestmark = pytest.mark.workers
 
 TASKS = 50
-POOLS = ("coordinator", "agents", "tools")
 CLERKS = parse_team(
     {
         "name": "clerks",
@@ -93,14 +93,6 @@ def replace(stack: Stack, old: int, new: int) -> list[str]:
     for pool in POOLS:
         stack.kill(f"{pool}-{old}", signal.SIGTERM)
     return [f"{pool}-{old}" for pool in POOLS]
-
-
-def follow(task: Task) -> Transcript:
-    """Return the transcript of a follower from the start to the end."""
-    transcript = Transcript()
-    for item in task.stream():
-        transcript.take(item)
-    return transcript
 
 
 def check_history(stack: Stack, task: Task, transcript: Transcript) -> None:

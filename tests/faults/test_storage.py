@@ -11,11 +11,10 @@ import pytest
 from roboco import Task, TransientError, parse_team
 from roboco.domain.history.step import verify_chain
 from roboco.lab.servers.gate import Gate, HeldRequest
-from roboco.lab.transcript import Transcript
 from roboco.local.seaweed import S3Server
 from tests.integration.cli.shell import Desk
-from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
-from tests.support.servers.model_server import Reply, Request
+from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, answer_slowly, follow
+from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, s3_environment, until
 
 pytestmark = pytest.mark.workers
@@ -47,22 +46,11 @@ def stack(s3: S3Server, gate: Gate, tmp_path_factory: pytest.TempPathFactory) ->
         yield running
 
 
-def answer_slowly(request: Request) -> Reply:
-    reply = answer(request)
-    return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=0.03)
-
-
 def check(stack: Stack, journey: StackJourney, task: Task, asked: int) -> None:
     """Assert the journey's history, that a follower receives all of it, and that no turn was repeated."""
     assert task.result(120).status == "completed"
-    history = task.history()
-    assert shape(history) == journey.expected
-    assert verify_chain(stack.orchestrator._engine.workspace.histories.lines(task.task_id)) == len(history)
-    transcript = Transcript()
-    for item in task.stream():
-        transcript.take(item)
-    assert transcript.finals == list(range(len(history)))
-    assert len(stack.model.requests) - asked == sum(step.by_agent for step in history)
+    journey.check(task, follow(task))
+    assert len(stack.model.requests) - asked == sum(step.by_agent for step in task.history())
     assert stack.model.violations == []
 
 
@@ -71,16 +59,15 @@ def test_a_step_waits_while_s3_refuses(stack: Stack, gate: Gate) -> None:
     stack.model.script(answer_slowly)
     asked = len(stack.model.requests)
     task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
-    chunks = 0
-    for item in task.stream():
-        chunks += item.type == "text_part_delta"
-        if chunks == 5:
-            gate.refusal = REFUSAL
-            with pytest.raises(TransientError, match="the S3 store refuses"):
-                stack.orchestrator.run(ECHO, "Hello.")
-            until(lambda: "waits until its server answers" in stack.log("agents"), 60, "a step waits")
-            gate.refusal = b""
-            chunks += 1
+
+    def refuse_for_a_while() -> None:
+        gate.refusal = REFUSAL
+        with pytest.raises(TransientError, match="the S3 store refuses"):
+            stack.orchestrator.run(ECHO, "Hello.")
+        until(lambda: "waits until its server answers" in stack.log("agents"), 60, "a step waits")
+        gate.refusal = b""
+
+    follow(task, refuse_for_a_while)
     check(stack, GRAPH, task, asked)
 
 

@@ -1,21 +1,12 @@
-"""A gateway in its own process before the workers of a stack, with teams for OpenAI's clients."""
+"""Teams for clients of chats and agents, and the answers of their scripted model."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
-
-from openai import OpenAI
 
 from roboco.lab.servers.chat_protocol import content_text
-from roboco.local.process import Server, free_port, wait_ready
-from tests.support import forked
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import ROOT, Stack
 
 TEAMS: dict[str, dict[str, Any]] = {
     "desk": {"agents": [{"name": "helper", "prompt": "helper of team {{ team.name }}"}]},
@@ -122,45 +113,3 @@ def messages_of_user(request: Request) -> list[str]:
     """Return the messages of the user, without the note about the user's view."""
     texts = [content_text(message) for message in request.messages if message["role"] == "user"]
     return [text for text in texts if not text.startswith("(Current view")]
-
-
-@dataclass(frozen=True)
-class GatewayProcess:
-    """A gateway, and the stack behind it."""
-
-    stack: Stack
-    server: Server
-    port: int
-
-    def client(self, port: int | None = None, **options: Any) -> OpenAI:
-        """Return OpenAI's client of the gateway, or of a proxy before it."""
-        url = f"http://127.0.0.1:{port or self.port}/openai/v1"
-        return OpenAI(base_url=url, api_key="none", **{"timeout": 60, **options})
-
-    @property
-    def base_url(self) -> str:
-        """The address of the API."""
-        return f"http://127.0.0.1:{self.port}/openai/v1"
-
-
-@contextmanager
-def openai_gateway(stack: Stack, port: int = 0, **environment: str) -> Iterator[GatewayProcess]:
-    """Run a gateway before the stack, without authentication."""
-    port = port or free_port()
-    arguments = ["roboco.gateway.app:create_app", "--factory", "--port", str(port), "--timeout-graceful-shutdown", "2"]
-    variables = stack.environment | {"ROBOCO_GATEWAY_AUTHENTICATION": "false"} | environment
-    log = stack.folder / f"gateway-{port}.log"
-    server = forked.start("gateway", arguments, program="uvicorn", env=variables, log=log, cwd=ROOT)
-    try:
-        wait_ready(server, lambda: _responds(port), 180)
-        yield GatewayProcess(stack, server, port)
-    finally:
-        server.stop()
-
-
-def _responds(port: int) -> bool:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60):
-            return True
-    except URLError:
-        return False

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any, Self
 
 import httpx2
+from openai import OpenAI
 
 from roboco import Task
 from roboco.gateway.streams.form import Form, ServerSentEvents
@@ -23,10 +24,10 @@ RETRY_DELAY = 0.05
 class GatewayProcess:
     """`roboco serve` at one port. `settings` are variables ROBOCO_GATEWAY_*; without them, all callers are local."""
 
-    def __init__(self, stack: Stack, **settings: object) -> None:
-        self._stack = stack
+    def __init__(self, stack: Stack, port: int = 0, **settings: object) -> None:
+        self.stack = stack
         self._settings = {f"ROBOCO_GATEWAY_{name.upper()}": str(value) for name, value in settings.items()}
-        self.port = free_port()
+        self.port = port or free_port()
         self.log = stack.folder / f"gateway-{self.port}.log"
 
     def __enter__(self) -> Self:
@@ -42,9 +43,19 @@ class GatewayProcess:
         """The address."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def base_url(self) -> str:
+        """The address of OpenAI's API."""
+        return f"{self.url}/openai/v1"
+
+    def client(self, port: int | None = None, **options: Any) -> OpenAI:
+        """Return OpenAI's client of the gateway, or of a proxy before it."""
+        url = self.base_url.replace(f":{self.port}/", f":{port or self.port}/")
+        return OpenAI(base_url=url, api_key="none", **{"timeout": 60, **options})
+
     def start(self) -> Server:
         """Start the process, and wait until it takes requests."""
-        variables = self._stack.environment | {"ROBOCO_GATEWAY_AUTHENTICATION": "false"} | self._settings
+        variables = self.stack.environment | {"ROBOCO_GATEWAY_AUTHENTICATION": "false"} | self._settings
         arguments = ["serve", "--port", str(self.port)]
         self.server = forked.start("gateway", arguments, program="roboco", env=variables, log=self.log, cwd=ROOT)
         wait_ready(self.server, self.lives, 180)

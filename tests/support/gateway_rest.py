@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from starlette.datastructures import Headers
 
 from roboco.broker.queues import QueueStats
-from roboco.client.operator.operations import Operations
+from roboco.client.operator.operations import OpenTasks, Operations
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.rate_report import RateReport
 from roboco.domain.team.team import Team
@@ -81,7 +81,8 @@ class RestWorld:
             (folder / f"{team['name']}.yaml").write_text(yaml.safe_dump(team))
         self.orchestrator = Orchestrator(Settings(teams_dir=folder, workspace=f"file://{folder}/unused", **client))
         self.orchestrator._engine = self.world.engine
-        self.orchestrator._operations = Operations(self.world.engine, lambda: self.queues, lambda: self.rates)
+        live = (lambda: self.queues, lambda: self.rates, lambda _: OpenTasks())
+        self.orchestrator._operations = Operations(self.world.engine, *live)
         self.app: FastAPI = create_app(self.orchestrator, settings)
         choose_callers(self.app, _caller)
         self.client = TestClient(self.app, raise_server_exceptions=False)

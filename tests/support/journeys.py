@@ -1,14 +1,17 @@
 """Journeys of a stack: five teams, the scripted model's answers, and the histories that must result."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roboco import Task, TaskStep, Team, parse_team
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResultPart
+from roboco.domain.history.step import verify_chain
+from roboco.lab.transcript import Transcript
 from tests.support.servers.model_server import Reply, Request
 
+DELTA = "text_part_delta"
 HistoryShape = list[tuple[str, list[Any]]]
 """A history without ids, times and digests: the agent of each step, and the content of its parts."""
 
@@ -33,6 +36,25 @@ class StackJourney:
             task.send(message, agent)
             wait_for_message_step(task, message)
         return str(task.result(timeout).status)
+
+    def check(self, task: Task, transcript: Transcript) -> None:
+        """Assert the expected history, and that the follower with this transcript has received all of it."""
+        history = task.history()
+        assert shape(history) == self.expected
+        assert verify_chain(task._engine.workspace.histories.lines(task.task_id)) == len(history)
+        assert transcript.finals == list(range(len(history)))
+        assert transcript.texts == {step.step_id: step.text for step in history if step.by_agent and step.text}
+
+
+def follow(task: Task, meanwhile: Callable[[], object] | None = None) -> Transcript:
+    """Return the transcript of a follower from the start to the end. Call `meanwhile` after its fifth piece of text."""
+    transcript = Transcript()
+    for item in task.stream():
+        transcript.take(item)
+        if meanwhile is not None and item.type == DELTA and transcript.types.count(DELTA) == 5:
+            meanwhile()
+    assert meanwhile is None or transcript.types.count(DELTA) >= 5, "the follower has not come so far"
+    return transcript
 
 
 def wait_for_message_step(task: Task, message: str) -> None:
@@ -88,6 +110,11 @@ def answer(request: Request) -> Reply:
         "planner": _planner,
         "solver": _solver,
     }.get(role, _plain)(request)
+
+
+def answer_slowly(request: Request, interval: float = 0.03) -> Reply:
+    """Return the same reply with slow chunks, so that a fault falls between them."""
+    return replace(answer(request), interval=interval)
 
 
 PLACE = {"city": "Bonn", "rivers": ["Rhine", "Sieg"], "degrees": 21}

@@ -1,8 +1,6 @@
 """The teams of the guide for those who come from another framework, and the code before them."""
 
 import ast
-import importlib
-import importlib.util
 from typing import Any
 
 import pytest
@@ -44,14 +42,9 @@ def rehearsed(name: str, *turns: dict[str, Any], recorded: tuple[dict[str, Any],
 
 
 @pytest.mark.parametrize("before", examples("before"), ids=lambda one: one.name)
-def test_code_of_another_framework_uses_names_that_it_has(before: Example) -> None:
-    """The frameworks that are not installed are only parsed."""
+def test_code_of_another_framework_imports_it(before: Example) -> None:
     imported = [node for node in ast.walk(ast.parse(before.text)) if isinstance(node, ast.ImportFrom)]
     assert before.name in {str(node.module).split(".", maxsplit=1)[0] for node in imported}
-    for node in imported:
-        if importlib.util.find_spec(str(node.module).split(".", maxsplit=1)[0]):
-            module = importlib.import_module(str(node.module))
-            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
 
 
 def test_each_section_has_a_team_before_and_after() -> None:

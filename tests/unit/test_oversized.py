@@ -38,26 +38,20 @@ def graph_with_patterns(patterns: list[str]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("send", "make", "message"),
     [
-        (submit, lambda: {"goals": [{"name": "g", "description": "d"}] * 10**6}, "at most 5 items"),
-        (submit, lambda: {f"k{number}": 1 for number in range(10**5)}, "and 99980 mistakes more"),
-        (submit, lambda: {"k" * 10**6: 1}, "no such argument"),
+        (submit, lambda: {"goals": [{"name": "g", "description": "d"}] * 10**5}, "at most 5 items"),
+        (submit, lambda: {f"k{number}": 1 for number in range(10**4)}, "and 9980 mistakes more"),
         (submit, lambda: {"prompt": "x" * 10**8}, "at most 262144 are possible"),
-        (submit, lambda: {"context": {"a": nested_list(100)}}, "nested deeper than 64 levels"),
         (submit, lambda: {"context": {"a": nested_list(10**5)}}, "nested deeper than 64 levels"),
-        (submit, lambda: {"context": {"a": "x" * 10**7}}, "at most 65536 are possible"),
         (submit, lambda: {"model": {"a": "x" * 10**6}}, "model: Input should be a valid string"),
         (declare_team, lambda: {"description": "x" * 10**8}, "at most 1048576 are possible"),
         (declare_team, lambda: {"limits": nested_list(10**5)}, "nested deeper than 64 levels"),
         (declare_team, lambda: {"agents": [{"name": f"a{n}", "prompt": "p"} for n in range(10**4)]}, "at most 200"),
-        (declare_team, lambda: {"tools": [{"name": f"t{n}", "function": "a:b"} for n in range(10**4)]}, "at most 500"),
         (
             declare_team,
             lambda: graph_with_patterns([f"\\w{{49}}{n}" for n in range(5000)]),
             "the regular expressions weigh",
         ),
-        (declare_team, lambda: graph_with_patterns([f"{n}" for n in range(10**4)]), "the regular expressions weigh"),
         (declare_team, lambda: graph_with_patterns([f"{n}" for n in range(51)]), "have 51 conditions, at most 50"),
-        (declare_team, lambda: {f"k{number}": 1 for number in range(10**4)}, "and 9900 mistakes more"),
     ],
 )
 def test_oversized_input_is_refused(

@@ -75,14 +75,9 @@ def test_each_setting_is_an_environment_variable() -> None:
     ("name", "value", "message"),
     [
         ("ROBOCO_LEASE_SECONDS", "soon", "ROBOCO_LEASE_SECONDS='soon': "),
-        ("ROBOCO_LEASE_SECONDS", "0", "ROBOCO_LEASE_SECONDS='0': "),
-        ("ROBOCO_LEASE_SECONDS", "nan", "ROBOCO_LEASE_SECONDS='nan': "),
         ("ROBOCO_LEASE_SECONDS", "inf", "ROBOCO_LEASE_SECONDS='inf': "),
-        ("ROBOCO_MAX_ATTEMPTS", "0", "ROBOCO_MAX_ATTEMPTS='0': "),
         ("ROBOCO_MAX_ATTEMPTS", "1.5", "ROBOCO_MAX_ATTEMPTS='1.5': "),
-        ("ROBOCO_RETENTION", "-1", "ROBOCO_RETENTION='-1': "),
         ("ROBOCO_PREFIX", "a{b}", "ROBOCO_PREFIX='a{b}': "),
-        ("ROBOCO_PREFIX", "a b", "ROBOCO_PREFIX='a b': "),
         ("ROBOCO_REDDIS_URL", "x", "ROBOCO_REDDIS_URL is not a setting; similar: ROBOCO_REDIS_URL"),
     ],
 )
@@ -112,7 +107,6 @@ def test_a_removed_variable_names_what_takes_its_place() -> None:
         ("webhooks: https://h/", "'webhooks' must be a list of texts"),
         ("webhooks: [a, 5]", "entry 2 of 'webhooks' must be a text: put it in quotes"),
         ("[a]", "must be a mapping with the keys model_servers, "),
-        ("webhooks: [", "cannot be read: while parsing a flow node "),
         (f"# {'x' * 65_536}", "cannot be read: it has more than 65536 bytes"),
         (None, "cannot be read: [Errno 2] No such file or directory"),
     ],

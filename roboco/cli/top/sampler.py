@@ -7,15 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from roboco.cli.top.snapshot import TaskRow, TopSnapshot
-from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.orchestrator import Orchestrator
-from roboco.client.wiring import model_limits
-from roboco.domain.team.team import Team
 from roboco.engine.accept.evidence import MIN_SILENCE
 from roboco.errors import TransientError
-from roboco.redis.client import connect
-from roboco.redis.keys import Keys
-from roboco.redis.monitor import LiveTask, RedisMonitor
+from roboco.redis.monitor import LiveTask
 
 MAX_CAUSES: Final = 20
 """Tasks in a picture whose causes are looked up."""
@@ -29,19 +24,13 @@ class Sampler:
     """Takes pictures. If a server does not answer, its part stays as it was, and the picture names the server."""
 
     def __init__(self, orchestrator: Orchestrator) -> None:
-        settings = orchestrator.settings
         self._orchestrator = orchestrator
-        self._client = connect(settings.redis_url)
-        self._redis = RedisMonitor(self._client, Keys(settings.prefix), model_limits(settings))
-        self._open_teams = OpenTeams(lambda task_id: orchestrator.stored_task(task_id).team())
-        self._known: dict[str, Team] = {}
         self._last = TopSnapshot(time.time())
         self._threads = ThreadPoolExecutor(2, "roboco-top")
 
     def close(self) -> None:
-        """Close the connections."""
+        """End the threads."""
         self._threads.shutdown(wait=False)
-        self._client.close()
 
     def sample(self, max_tasks: int) -> TopSnapshot:
         """Return a picture with at most `max_tasks` tasks."""
@@ -58,17 +47,22 @@ class Sampler:
         return now
 
     def _sample_redis(self, at: float, most: int) -> dict[str, Any]:
-        operations, tasks = self._orchestrator.operator.operations, self._redis.tasks(most)
-        overview, workers = operations.overview(), operations.workers(MAX_WORKERS).workers
-        self._known = self._open_teams.update(task.task_id for task in tasks)
+        operations = self._orchestrator.operator.operations
+        found, overview = operations.tasks(most), operations.overview()
         before = {row.task.task_id: row.task.tokens_out for row in self._last.tasks}
         seconds = at - self._last.at
+
+        def row(task: LiveTask) -> TaskRow:
+            known = before.get(task.task_id)
+            rate = None if known is None or seconds <= 0 else max(0.0, (task.tokens_out - known) / seconds)
+            return TaskRow(task, found.teams.get(task.task_id, ""), rate)
+
         return {
             "open_tasks": overview.open_tasks,
             "dead_letters": overview.dead_letters,
-            "workers": tuple(one for one in workers if one.silent_for < MAX_SILENCE),
-            "tasks": tuple(self._row(task, before.get(task.task_id), seconds) for task in self._with_causes(tasks)),
-            "rates": tuple(self._redis.rates(self._known.items())),
+            "workers": tuple(one for one in operations.workers(MAX_WORKERS).workers if one.silent_for < MAX_SILENCE),
+            "tasks": tuple(map(row, self._with_causes(found.tasks))),
+            "rates": found.rates,
         }
 
     def _with_causes(self, tasks: Sequence[LiveTask]) -> Iterator[LiveTask]:
@@ -83,8 +77,3 @@ class Sampler:
             found = self._orchestrator.open_task(task.task_id)
             cause = "" if found is None else found.missing_worker()
             yield replace(task, reason=cause) if cause else task
-
-    def _row(self, task: LiveTask, before: int | None, seconds: float) -> TaskRow:
-        team = self._known.get(task.task_id)
-        rate = None if before is None or seconds <= 0 else max(0.0, (task.tokens_out - before) / seconds)
-        return TaskRow(task, "" if team is None else team.name, rate)

@@ -14,8 +14,8 @@ None writes but `drain`, and each may run at any time, any number of times. No a
 messages or dead letters.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from typing import Final, Unpack
@@ -43,7 +43,7 @@ from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.registry import DRAINING, LIVENESS_TIMEOUT, POOLS, PoolStatus, RegisteredWorker
 from roboco.ports.snapshot import Phase, Snapshot
 from roboco.redis.keys import Keys
-from roboco.redis.monitor import RedisMonitor
+from roboco.redis.monitor import LiveTask, RedisMonitor
 
 MAX_WORKERS: Final = 1000
 """Workers of a pool that a report lists at most."""
@@ -154,6 +154,15 @@ class StuckPage(RecordModel):
     """False while the task index is rebuilt from the workspace: until then tasks may be missing."""
 
 
+@dataclass(frozen=True)
+class OpenTasks:
+    """Open tasks at this moment, with the names of their teams as far as they are known, and their rate limits."""
+
+    tasks: tuple[LiveTask, ...] = ()
+    teams: Mapping[str, str] = field(default_factory=dict)
+    rates: tuple[RateReport, ...] = ()
+
+
 class LiveState:
     """Redis and the broker as they are now. Each method raises TransientError if its server does not answer."""
 
@@ -171,6 +180,13 @@ class LiveState:
         teams = self._teams.update(self._monitor.task_ids(SAMPLED_TASKS))
         return self._monitor.rates(teams.items(), all_of_operator=True)
 
+    def tasks(self, limit: int) -> OpenTasks:
+        """Return at most `limit` open tasks, those with running work first, and the rate limits that they use."""
+        tasks = self._monitor.tasks(limit)
+        teams = self._teams.update(task.task_id for task in tasks)
+        names = {task_id: team.name for task_id, team in teams.items()}
+        return OpenTasks(tuple(tasks), names, tuple(self._monitor.rates(teams.items())))
+
 
 class Operations:
     """Blocking calls. They raise TransientError, with the remedy, if a server does not answer or refuses its user."""
@@ -180,10 +196,12 @@ class Operations:
         engine: Engine,
         queues: Callable[[], list[QueueStats]],
         rates: Callable[[], list[RateReport]],
+        tasks: Callable[[int], OpenTasks],
     ) -> None:
         self._engine = engine
         self._queues = queues
         self._rates = rates
+        self._tasks = tasks
 
     def overview(self) -> Overview:
         """Return the numbers of open tasks and dead letters."""
@@ -232,6 +250,10 @@ class Operations:
     def rates(self) -> list[RateReport]:
         """Return the use of rate limits: the operator's, and those of the teams of some open tasks."""
         return self._rates()
+
+    def tasks(self, limit: int) -> OpenTasks:
+        """Return at most `limit` open tasks, those with running work first, and the rate limits that they use."""
+        return self._tasks(limit)
 
     def stuck(self, limit: int = 200, cursor: str = "", **filters: Unpack[TaskFilterOptions]) -> StuckPage:
         """Return the stuck tasks among the next `limit` queued and running ones that meet the conditions.

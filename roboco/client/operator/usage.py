@@ -12,9 +12,8 @@ A report has a form as CSV and as JSON lines. The names of their columns and fie
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from io import StringIO
 from itertools import chain, islice
@@ -68,15 +67,6 @@ class UsageSummary(RecordModel):
     problems: list[str]
 
 
-@dataclass(frozen=True)
-class _Source:
-    """The tasks of a report, and what they may lack."""
-
-    entries: Iterator[TaskEntry | None]
-    """The tasks, and None for each task or page that was read without a result."""
-    gaps: Callable[[], list[str]]
-
-
 class UsageCollector:
     """Reads the tasks of one report. Use it in one thread at a time."""
 
@@ -97,11 +87,12 @@ class UsageCollector:
         self._table = UsageTable(self._by, self._first.isoformat(), self._last.isoformat())
         self._tasks = 0
         self._broken: list[str] = []
-        self._source = self._workspace() if options.get("all_tasks") else self._index()
+        self._begin = datetime.combine(self._first, time(), UTC)
+        self._facts = None if options.get("all_tasks") else engine.tasks.task_index.page(self._wanted, limit=1)
 
     def collect(self) -> Iterator[int]:
         """Read all tasks. Yield the number of tasks after each hundred, also of those that do not match."""
-        entries = self._source.entries
+        entries = self._stored() if self._facts is None else self._indexed()
         while read := tuple(islice(entries, CHUNK_SIZE)):
             chunk = [entry for entry in read if entry is not None]
             with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="roboco-usage") as threads:
@@ -115,7 +106,7 @@ class UsageCollector:
 
     def report(self) -> UsageSummary:
         """Return the sums of the tasks that were read."""
-        problems = [*self._source.gaps(), *self._broken[:MAX_PROBLEMS]]
+        problems = [*self._gaps(), *self._broken[:MAX_PROBLEMS]]
         if (more := len(self._broken) - MAX_PROBLEMS) > 0:
             problems.append(f"{more} further tasks cannot be read")
         return UsageSummary(
@@ -138,63 +129,51 @@ class UsageCollector:
             self._broken.append(str(error))
             return None
 
-    def _index(self) -> _Source:
-        """Return the tasks of the index that may have worked on the days of the report.
+    def _indexed(self) -> Iterator[TaskEntry | None]:
+        """Yield the tasks of the index that may have worked on the days of the report, and None for each other one.
 
         A task that works at this moment may have any time of change, so those are read first. If it waits, or has
         ended, before its page of the second list is read, it changed after the first day and is in the second list.
         """
         index, wanted = self._engine.tasks.task_index, self._wanted
-        begin = datetime.combine(self._first, time(), UTC)
-        facts = index.page(wanted, limit=1)
         working = TaskFilter(frozenset({TaskStatus.QUEUED, TaskStatus.RUNNING}), wanted.tenant, wanted.teams)
-        changed = TaskFilter(tenant=wanted.tenant, teams=wanted.teams, since=begin - _CLOCK_DIFFERENCE)
+        changed = TaskFilter(tenant=wanted.tenant, teams=wanted.teams, since=self._begin - _CLOCK_DIFFERENCE)
         seen = set[str]()
+        for entry in chain(iterate_with_gaps(index, working), iterate_with_gaps(index, changed)):
+            if entry is None or entry.task_id in seen or not self._may_count(entry):
+                yield None
+            else:
+                seen.add(entry.task_id)
+                yield entry
 
-        def entries() -> Iterator[TaskEntry | None]:
-            for entry in chain(iterate_with_gaps(index, working), iterate_with_gaps(index, changed)):
-                if entry is None or entry.task_id in seen or not self._may_count(entry):
-                    yield None
-                else:
-                    seen.add(entry.task_id)
-                    yield entry
-
-        def gaps() -> list[str]:
-            kept_since = self._as_of - timedelta(seconds=self._engine.policy.index_retention)
-            found = []
-            if not facts.complete:
-                found.append(
-                    f"coordinators rebuild the task index, {facts.tasks_read} tasks are read so far: try later"
-                )
-            if begin < max(kept_since, facts.trimmed_until or kept_since):
-                found.append("ended tasks of these days have left the task index: read all tasks of the workspace")
-            return found
-
-        return _Source(entries(), gaps)
+    def _gaps(self) -> Iterator[str]:
+        """Yield why the index may lack tasks of the report."""
+        if self._facts is None:
+            return
+        kept_since = self._as_of - timedelta(seconds=self._engine.policy.index_retention)
+        if not self._facts.complete:
+            yield f"coordinators rebuild the task index, {self._facts.tasks_read} tasks are read so far: try later"
+        if self._begin < max(kept_since, self._facts.trimmed_until or kept_since):
+            yield "ended tasks of these days have left the task index: read all tasks of the workspace"
 
     def _may_count(self, entry: TaskEntry) -> bool:
         """Return False if the task is younger than the last day of the report."""
         end = datetime.combine(self._last, time(), UTC) + timedelta(days=1)
         return entry.created_at < end + _CLOCK_DIFFERENCE
 
-    def _workspace(self) -> _Source:
-        """Return all tasks of the workspace."""
-
-        def entries() -> Iterator[TaskEntry | None]:
-            workspace, cursor, more = self._engine.workspace, "", True
-            while more:
-                page = select_page(workspace, self._matches, cursor, _FOLDERS, self._wanted.tenant)
-                self._broken += page.broken
-                yield from map(entry_of, page.tasks)
-                yield from (None,) * (page.read - len(page.tasks) + 1)
-                cursor, more = page.cursor, bool(page.cursor)
-
-        return _Source(entries(), list)
+    def _stored(self) -> Iterator[TaskEntry | None]:
+        """Yield all tasks of the workspace that count, and None for each task or page that was read without one."""
+        cursor, more = "", True
+        while more:
+            page = select_page(self._engine.workspace, self._matches, cursor, _FOLDERS, self._wanted.tenant)
+            self._broken += page.broken
+            yield from map(entry_of, page.tasks)
+            yield from (None,) * (page.read - len(page.tasks) + 1)
+            cursor, more = page.cursor, bool(page.cursor)
 
     def _matches(self, task: TaskSummary) -> bool:
         entry = entry_of(task)
-        begin = datetime.combine(self._first, time(), UTC) - _CLOCK_DIFFERENCE
-        is_early = entry.status.ended and entry.updated_at < begin
+        is_early = entry.status.ended and entry.updated_at < self._begin - _CLOCK_DIFFERENCE
         return self._wanted.matches(entry) and self._may_count(entry) and not is_early
 
 

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypedDict
 
@@ -147,20 +146,38 @@ def start(
 ) -> tuple[str, list[str]]:
     """Start the runs of a task, and return the ids of the comparison and of the runs.
 
-    `seq` is the last shared step, or None for the message with which the task began.
+    `seq` is the last shared step, or None for the message with which the task began. A repetition changes nothing.
+    Raise UsageError if an option is wrong, if the task is unknown, if it has no such step, or if its record is too
+    large. Raise Overloaded if too many turns wait. Cost: one read of the task's history for each run, and one write of
+    its record.
     """
     runs, group = options.get("runs", 1), comparison_id(source, options.get("what_if"))
     if not 1 <= runs <= MAX_RUNS:
         raise UsageError(f"runs: 1 to {MAX_RUNS} are possible (found {runs})")
-    limits = UsageLimits(
+    asked_limits = UsageLimits(
         max_steps=options.get("max_steps"),
         max_cost=options.get("max_cost"),
         max_seconds=options.get("max_seconds", DEFAULT_SECONDS),
     )
-    team = _team_of_runs(engine.workspace, settings, source, options)
-    unrecorded, by = options.get("unrecorded", "run"), options.get("by")
-    request = WhatIfRequest(source, seq, group, runs, unrecorded, team, limits, by)
-    return group, start_runs(engine, request)
+    workspace = engine.workspace
+    team = _team_of_runs(workspace, settings, source, options)
+    steps = list(workspace.histories.read(source))
+    if not steps:
+        raise NotFound(f"no task {source!r} in this workspace")
+    asked = first_message(workspace, source, steps) if seq is None else seq
+    shared = fork_prefix(steps, asked)
+    record = _checked_record(recorded_calls_of(steps, shared[-1].seq))
+    limits = _limits_of_run(team.limits, asked_limits, shared, steps)
+    rule = WhatIf(
+        source=source, seq=shared[-1].seq, group=group, runs=runs, unrecorded=options.get("unrecorded", "run")
+    )
+    team = _with_rule(team, rule, workspace.frozen_teams.get(source)).model_copy(update={"limits": limits})
+    started = run_ids(group, runs)
+    team = _team_of_repetition(workspace, started[0], team) or team
+    check_prompts(team, started[0], steps[0])
+    for task_id in started:
+        fork(engine, ForkRequest(source, task_id, asked, team=team, by=options.get("by"), recorded=record))
+    return group, started
 
 
 def find(workspace: WorkspaceRecords, source: str, group: str) -> tuple[str, list[str]]:
@@ -213,28 +230,6 @@ def _team_of_runs(workspace: WorkspaceRecords, settings: Settings, source: str, 
     return parse_team(team_as_data(team.model_copy(update={"agents": agents})), "the team with these prompts")
 
 
-@dataclass(frozen=True)
-class WhatIfRequest:
-    """A request for runs of a task."""
-
-    source: str
-    """The id of the task."""
-    seq: int | None
-    """The position of the last shared step; None for the message with which the task began."""
-    group: str
-    """The id of the comparison."""
-    runs: int
-    """The number of runs."""
-    unrecorded: Literal["run", "refuse"]
-    """Whether pure tools run if there is no recorded result."""
-    team: Team | None
-    """The team of the runs; None for that of the task."""
-    limits: UsageLimits
-    """Limits of each run, which count its own steps alone: max_steps, max_cost, max_seconds. None is the default."""
-    by: str | None = None
-    """The identity of the caller."""
-
-
 def first_message(workspace: WorkspaceRecords, source: str, steps: Sequence[TaskStep]) -> int:
     """Return the position of the message with which the task began: after imported steps, or after those of a fork."""
     origin = workspace.frozen_teams.own_fork_of(source, steps[0])
@@ -244,33 +239,6 @@ def first_message(workspace: WorkspaceRecords, source: str, steps: Sequence[Task
 def run_ids(group: str, runs: int) -> list[str]:
     """Return the ids of the runs of a comparison."""
     return [check_task_id(f"{group}-{number}") for number in range(1, runs + 1)]
-
-
-def start_runs(engine: Engine, request: WhatIfRequest) -> list[str]:
-    """Start the runs, and return their ids. A repetition of the request changes nothing.
-
-    Raise UsageError if the task is unknown, if it has no such step, or if its record is too large. Raise Overloaded if
-    too many turns wait. Cost: one read of the task's history for each run, and one write of its record.
-    """
-    source = request.source
-    steps = list(engine.workspace.histories.read(check_task_id(source)))
-    if not steps:
-        raise NotFound(f"no task {source!r} in this workspace")
-    asked = first_message(engine.workspace, source, steps) if request.seq is None else request.seq
-    shared = fork_prefix(steps, asked)
-    seq = shared[-1].seq
-    record = _checked_record(recorded_calls_of(steps, seq))
-    source_team = engine.workspace.frozen_teams.get(source)
-    team = request.team or source_team
-    limits = _limits_of_run(team.limits, request.limits, shared, steps)
-    rule = WhatIf(source=source, seq=seq, group=request.group, runs=request.runs, unrecorded=request.unrecorded)
-    team = _with_rule(team, rule, source_team).model_copy(update={"limits": limits})
-    started = run_ids(rule.group, rule.runs)
-    team = _team_of_repetition(engine.workspace, started[0], team) or team
-    check_prompts(team, started[0], steps[0])
-    for task_id in started:
-        fork(engine, ForkRequest(source, task_id, asked, team=team, by=request.by, recorded=record))
-    return started
 
 
 def _team_of_repetition(workspace: WorkspaceRecords, task_id: str, team: Team) -> Team | None:

@@ -77,7 +77,7 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
     if (item := situation.next_user_item(held)) is not None:
         return _applied_user_item(team, history, situation, item, router)
     if held and history.state.limit is not None:
-        return _paused_at_limit(team, history.state.limit)
+        return waiting(team, TaskStatus.PAUSED, LIMIT, f"{history.state.limit}; {RAISE_LIMIT_HINT}")
     if pause is not None:
         return paused(team, pause)
     if ended is not None:
@@ -173,10 +173,6 @@ def _applied_message(team: Team, history: History, message: UserMessage, router:
         metadata["routing"] = chosen.record()
     files = (ArtifactPart(artifact=artifact) for artifact in message.artifacts)
     return AppendStep(USER, (TextPart(text=message.text), *files), metadata, (message.item_id,))
-
-
-def _paused_at_limit(team: Team, limit: str) -> Wait:
-    return waiting(team, TaskStatus.PAUSED, LIMIT, f"{limit}; {RAISE_LIMIT_HINT}")
 
 
 def _next_turn(team: Team, limits: Limits, history: History, situation: Situation, router: Router) -> Action:

@@ -91,7 +91,10 @@ def route(team: Team, history: History) -> Route:
         case Sequential() as model:
             return _sequential(team, model, history)
         case Manual():
-            return _manual(team, history)
+            names = tuple(agent.name for agent in team.agents)
+            if history.last.by_agent:
+                return Route(TO_USER, "manual", "user", "after every turn the user decides", names)
+            return _first_or_last(team, history, "manual", names)
         case Graph() as model:
             return _graph(team, model, history)
         case Custom() as model:
@@ -146,13 +149,6 @@ def _sequential(team: Team, model: Sequential, history: History) -> Route:
     return Route(END, "sequential", "rounds done", f"{rounds} done", order)
 
 
-def _manual(team: Team, history: History) -> Route:
-    names = tuple(agent.name for agent in team.agents)
-    if history.last.by_agent:
-        return Route(TO_USER, "manual", "user", "after every turn the user decides", names)
-    return _first_or_last(team, history, "manual", names)
-
-
 def _first_or_last(team: Team, history: History, router: str, candidates: tuple[str, ...]) -> Route:
     last = history.state.last_agent
     if last is not None and team.has_agent(last):
@@ -179,9 +175,7 @@ def _rule(node: str, index: int, edge: Edge) -> str:
 
 
 def _reason(node: str, edge: Edge) -> str:
-    return f"after {node} always" if edge.when is None else f"{node}: {_condition_text(edge.when)}"
-
-
-def _condition_text(condition: Condition) -> str:
-    tests = condition.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return " and ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in tests.items())
+    if edge.when is None:
+        return f"after {node} always"
+    tests = edge.when.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return f"{node}: {' and '.join(f'{name} {json.dumps(value, ensure_ascii=False)}' for name, value in tests.items())}"

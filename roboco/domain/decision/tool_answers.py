@@ -217,13 +217,12 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
         return _achieve(state, call, name in done)
     if (agent.code is not None and name == agent.name) or agent.own_tool(name):  # its turn, or a tool of its code
         return None
-    if name in state.client_tools_of(agent.name) or (team.may_call(agent, name) and _exists(team, name)):
+    if name in state.client_tools_of(agent.name) or (
+        team.may_call(agent, name) and (name in BUILTIN_TOOLS or team.tool(name) is not None)
+    ):
         return None
-    return failed_outcome(call.id, _not_allowed(name, _possible(team, state, agent)))
-
-
-def _exists(team: Team, name: str) -> bool:
-    return name in BUILTIN_TOOLS or team.tool(name) is not None
+    possible = ", ".join(_possible(team, state, agent)) or "no tools"
+    return failed_outcome(call.id, f"tool {name[:80]!r} is not on your list; you may call: {possible}")
 
 
 def _possible(team: Team, state: TaskState, agent: Agent) -> list[str]:
@@ -241,10 +240,6 @@ def _shown_name(team: Team, name: str) -> str:
     """Return the name, or the prefix of the tools of a server that allows all."""
     server = team.server_of_entry(name)
     return name if server is None else f"{team.mcp_servers[server].name_prefix(default_prefix(server))}..."
-
-
-def _not_allowed(name: str, possible: list[str]) -> str:
-    return f"tool {name[:80]!r} is not on your list; you may call: {', '.join(possible) or 'no tools'}"
 
 
 def _hand_off(call: ToolCall, allowed: tuple[str, ...], already: bool) -> ToolOutcome:

@@ -73,7 +73,12 @@ def effects_to_keep(team: Team, source: Team) -> dict[str, Effect]:
         if spec.effect == "pure" and (spec.name in names or _code_of(spec) in functions)
     }
     for prefix, server in _servers(team):
-        kept |= _of_server(prefix, server, names, [known for _, known in servers if _is_same(known, server)])
+        kept |= _of_server(
+            prefix,
+            server,
+            names,
+            [known for _, known in servers if (known.command, known.url) == (server.command, server.url)],
+        )
     return kept
 
 
@@ -99,10 +104,6 @@ def _of_server(prefix: str, server: McpServer, names: dict[str, Effect], known: 
 def _named_tools(prefix: str, server: McpServer) -> Iterator[tuple[str, McpToolSettings]]:
     """Yield the short name of each named tool, with the team's settings of it."""
     return ((remote, server.named_tools[name]) for remote, name in server.named_by_short_name(prefix).items())
-
-
-def _is_same(server: McpServer, other: McpServer) -> bool:
-    return (server.command, server.url) == (other.command, other.url)
 
 
 def _servers(team: Team) -> Iterator[tuple[str, McpServer]]:

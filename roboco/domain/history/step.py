@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from typing import Annotated, Any, Final, Self, get_args
 
 from pydantic import (
     AliasChoices,
@@ -36,6 +36,7 @@ from roboco.domain.history.part import (
     ToolResultPart,
 )
 from roboco.domain.schema import RECORD_CONTEXT, RecordModel, is_record
+from roboco.domain.status import Priority
 from roboco.errors import CorruptHistory, UsageError
 
 ETA = "eta"
@@ -395,19 +396,20 @@ def verify_chain(lines: Iterable[str | bytes]) -> int:
     prev_digest = ""
     seq = -1
     for seq, line in enumerate(lines):
-        record = _record(seq, line)
+        encoded = line.encode() if isinstance(line, str) else line
+        record = _record(seq, encoded)
         where = f"step {seq} ({record.get('step_id', 'without id')})"
         if record.get("seq") != seq:
             raise CorruptHistory(f"{where} says that its position is {record.get('seq')!r}")
         if record.get("prev_digest") != prev_digest:
             raise CorruptHistory(f"{where} does not follow the step before: its prev_digest differs")
-        if digest_of(record) != record.get("digest") or canonical_json(record).encode() != _bytes(line):
+        if digest_of(record) != record.get("digest") or canonical_json(record).encode() != encoded:
             raise CorruptHistory(f"{where} was changed: its digest does not match its content")
         prev_digest = record["digest"]
     return seq + 1
 
 
-def _record(seq: int, line: str | bytes) -> dict[str, Any]:
+def _record(seq: int, line: bytes) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except ValueError as error:
@@ -417,12 +419,6 @@ def _record(seq: int, line: str | bytes) -> dict[str, Any]:
     return record
 
 
-def _bytes(line: str | bytes) -> bytes:
-    return line.encode() if isinstance(line, str) else line
-
-
-Priority = Literal["high", "normal", "low"]
-"""Workers take work of high priority before normal, and normal before low. Running work is not interrupted."""
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 PRIORITY = "priority"
 """The metadata key of a task's first step for its priority, if it is not normal."""

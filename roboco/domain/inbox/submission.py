@@ -26,7 +26,6 @@ from roboco.domain.history.step import (
     PRIORITY,
     PROMPT,
     USER,
-    Priority,
     TaskStep,
     requested_start_time,
     step_text,
@@ -35,6 +34,7 @@ from roboco.domain.ids import check_own_item_id, step_id_at
 from roboco.domain.inbox.attachments import Attachments
 from roboco.domain.notification import MAX_TARGETS, TARGET_COUNT_KEY, NotifyTarget
 from roboco.domain.schema import CallerId, InputModel
+from roboco.domain.status import Priority
 from roboco.domain.team.collaboration import Sequential
 from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
 from roboco.errors import UsageError

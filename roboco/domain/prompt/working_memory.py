@@ -63,7 +63,8 @@ def summary_messages(policy: SummaryContext, before: str, steps: tuple[TaskStep,
         f"not see it otherwise: at most {policy.tokens} tokens. Keep names, numbers, decisions, what is still open, "
         "and the URIs of files. Answer with the summary alone."
     )
-    lines = [f"[{step.agent_name}] {_truncated(_step_text(step))}" for step in steps if not step.is_notice]
+    texts = [(step.agent_name, _step_text(step)) for step in steps if not step.is_notice]
+    lines = [f"[{name}] {text[:_MAX_STEP_CHARS]}{' [...]' * (len(text) > _MAX_STEP_CHARS)}" for name, text in texts]
     earlier = f"Summary so far:\n{before}\n\n" if before else ""
     return (
         {"role": "system", "content": system},
@@ -76,10 +77,6 @@ def _step_text(step: TaskStep) -> str:
         return step_text(step)
     results = [result.error if result.is_error else str(result.result) for result in step.results]
     return "\n".join(filter(None, [*results, step_text(step)]))
-
-
-def _truncated(text: str) -> str:
-    return text if len(text) <= _MAX_STEP_CHARS else f"{text[:_MAX_STEP_CHARS]} [...]"
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,11 @@ def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> Worki
     groups = group_by_call(seen.tail if seen.tail[0].seq == 0 else (seen.first, *seen.tail))
     head, others = groups[0], [(group, _seen(agent, group)) for group in groups[1:]]
     rest = [shown for _, shown in others if shown]
-    hidden = {step.seq: _why_hidden(step) for group, shown in others for step in group[len(shown) :]}
+    hidden = {
+        step.seq: _HIDDEN[0] if step.is_notice or is_empty(step) else _HIDDEN[1]
+        for group, shown in others
+        for step in group[len(shown) :]
+    }
     after = _notes(seen)
     system: ChatMessage = {"role": "system", "content": prompt}
     fixed = {
@@ -182,10 +183,6 @@ def _seen(agent: Agent, group: StepGroup) -> StepGroup:
     if policy.see is not None and step.agent_name not in policy.see:
         return ()
     return group if policy.results else group[:1]
-
-
-def _why_hidden(step: TaskStep) -> str:
-    return _HIDDEN[0] if step.is_notice or is_empty(step) else _HIDDEN[1]
 
 
 _HIDDEN = ("empty for the model", "the agent does not see it")

@@ -12,7 +12,6 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.recorded_calls import RecordedCalls, call_key, places_of_calls
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep, last_text
-from roboco.domain.history.task_state import TaskState
 from roboco.domain.schema import RecordModel
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
@@ -84,11 +83,11 @@ def row_of_run(
 ) -> RunRow:
     """Return the row of a run beside the steps of its task. `team` is the team of the run, with its rule."""
     seq = 0 if team.what_if is None else team.what_if.seq
-    own, others = steps[seq + 1 :], source[seq + 1 :]
+    differences = list(_differences(steps[seq + 1 :], source[seq + 1 :]))
     updates = {
         "calls": _count_calls(team, record, steps, seq),
-        "difference": _first_difference(own, others),
-        "route_differs_at": next((found.seq for found in _differences(own, others) if _is_of_route(found)), None),
+        "difference": next(iter(differences), None),
+        "route_differs_at": next((one.seq for one in differences if one.what in ("agent", "calls", "end")), None),
     }
     return _row(summary, steps, seq, summary.created_at).model_copy(update=updates)
 
@@ -103,16 +102,10 @@ def _row(summary: TaskSummary, steps: Sequence[TaskStep], seq: int, started: dat
         result=last_text(own)[:MAX_RESULT_CHARS],
         steps=len(own),
         seconds=max(0.0, round((own[-1].created_at - started).total_seconds(), 3)) if own else 0.0,
-        **_spent(shared, whole),
+        tokens_in=whole.tokens_in - shared.tokens_in,
+        tokens_out=whole.tokens_out - shared.tokens_out,
+        cost=round(whole.cost - shared.cost, 9),
     )
-
-
-def _spent(shared: TaskState, whole: TaskState) -> dict[str, int | float]:
-    return {
-        "tokens_in": whole.tokens_in - shared.tokens_in,
-        "tokens_out": whole.tokens_out - shared.tokens_out,
-        "cost": round(whole.cost - shared.cost, 9),
-    }
 
 
 def _next_results(steps: Sequence[TaskStep], step: TaskStep) -> bool:
@@ -137,14 +130,6 @@ def _answered_by(team: Team, record: RecordedCalls, step: TaskStep, call: ToolCa
     if takes_recorded_result(team, step, call) and record.outcome(call, *place) is not None:
         return "recorded"
     return "run" if refusal_reason(team, step, call) is None else "refused"
-
-
-def _is_of_route(found: Difference) -> bool:
-    return found.what in ("agent", "calls", "end")
-
-
-def _first_difference(own: Sequence[TaskStep], others: Sequence[TaskStep]) -> Difference | None:
-    return next(_differences(own, others), None)
 
 
 def _differences(own: Sequence[TaskStep], others: Sequence[TaskStep]) -> Iterator[Difference]:

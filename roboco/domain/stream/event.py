@@ -208,23 +208,22 @@ class UnknownEvent(RecordModel):
     timestamp: datetime | None = None
 
 
-_KnownEvent = (
+PassedEvent = (
     TaskStarted
     | AgentSelected
     | AgentHandedOff
-    | ToolCalled
     | SubTaskStarted
-    | ToolReturned
     | ToolUnknown
     | UserMessageAdded
     | UserInterrupted
     | TurnRestarted
     | StatusChanged
-    | StepEnded
     | TaskEnded
     | StreamReset
     | ErrorOccurred
 )
+"""An event that is an item of the merged stream as it is."""
+_KnownEvent = PassedEvent | ToolCalled | ToolReturned | StepEnded
 ExecutionEvent = Annotated[_KnownEvent, Field(discriminator="type")]
 """An execution event: `type` names its kind."""
 AnyEvent = _KnownEvent | UnknownEvent

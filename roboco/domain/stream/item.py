@@ -20,6 +20,7 @@ from roboco.domain.stream.event import (
     AgentHandedOff,
     AgentSelected,
     ErrorOccurred,
+    PassedEvent,
     StatusChanged,
     StreamReset,
     SubTaskStarted,
@@ -122,26 +123,7 @@ StreamItem = (
 )
 """An item of the merged stream: its `type`, its `data`, and the `cursor` after which a later call continues."""
 
-ItemData = (
-    TextPartDelta
-    | ReasoningDelta
-    | ToolCallItem
-    | ToolResultItem
-    | StepFinal
-    | TaskStarted
-    | AgentSelected
-    | AgentHandedOff
-    | SubTaskStarted
-    | ToolUnknown
-    | UserMessageAdded
-    | UserInterrupted
-    | TurnRestarted
-    | StatusChanged
-    | TaskEnded
-    | StreamReset
-    | ErrorOccurred
-    | UnknownEvent
-)
+ItemData = TextPartDelta | ReasoningDelta | ToolCallItem | ToolResultItem | StepFinal | PassedEvent | UnknownEvent
 """The data of an item."""
 
 

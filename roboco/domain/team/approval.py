@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from roboco.domain.duration import Duration
-from roboco.domain.pattern import check_pattern, matches, max_searched_chars
+from roboco.domain.pattern import Pattern, matches, max_searched_chars
 from roboco.domain.schema import InputModel
 
 MAX_CONDITIONS = 50
@@ -55,16 +55,11 @@ class ArgumentCondition(BaseModel):
     equals: JsonValue = None
     above: float | None = None
     below: float | None = None
-    matches: str | None = None
+    matches: Pattern | None = None
     any: tuple["ArgumentCondition", ...] = ()
     """Conditions of which at least one must apply."""
     all: tuple["ArgumentCondition", ...] = ()
     """Conditions that must all apply."""
-
-    @field_validator("matches")
-    @classmethod
-    def _compiles(cls, pattern: str | None) -> str | None:
-        return check_pattern(pattern)
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

@@ -53,7 +53,8 @@ class Graph(InputModel):
     def _edge_by_name(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {node: [_edge(edge) for edge in _edges(edges)] for node, edges in value.items()}
+        listed = {node: edges if isinstance(edges, list | tuple) else [edges] for node, edges in value.items()}
+        return {node: [{"to": one} if isinstance(one, str) else one for one in edges] for node, edges in listed.items()}
 
     @field_validator("routing_graph")
     @classmethod
@@ -77,11 +78,3 @@ class Custom(InputModel):
 
 
 Collaboration = Annotated[Sequential | Manual | Graph | Custom, Field(discriminator="type")]
-
-
-def _edges(edges: Any) -> list[Any]:
-    return list(edges) if isinstance(edges, list | tuple) else [edges]
-
-
-def _edge(edge: Any) -> Any:
-    return {"to": edge} if isinstance(edge, str) else edge

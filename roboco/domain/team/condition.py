@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from roboco.domain.pattern import check_pattern
+from roboco.domain.pattern import Pattern
 
 MAX_GLOB_CHARS = 200
 
@@ -16,7 +16,7 @@ class Condition(BaseModel):
 
     contains: str | None = None
     """A substring of the text."""
-    matches: str | None = None
+    matches: Pattern | None = None
     """A regular expression in Rust's syntax. If the text is too long for it, its end is searched."""
     tool_called: str | None = None
     """The name of a tool that was called."""
@@ -33,11 +33,6 @@ class Condition(BaseModel):
     not_: Annotated["Condition | None", Field(alias="not")] = None
     any_: Annotated[tuple["Condition", ...] | None, Field(alias="any", min_length=1)] = None
     all_: Annotated[tuple["Condition", ...] | None, Field(alias="all", min_length=1)] = None
-
-    @field_validator("matches")
-    @classmethod
-    def _compiles(cls, pattern: str | None) -> str | None:
-        return check_pattern(pattern)
 
     @model_validator(mode="after")
     def _not_empty(self) -> "Condition":

@@ -10,7 +10,7 @@ from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.schema import CredentialName, Effect, EnvVarName, InputModel, Price
 from roboco.domain.team.approval import ApprovalTerms
 from roboco.domain.team.server_tool_names import is_plain, names_by_short_name, short_names
-from roboco.domain.url import url_error
+from roboco.domain.url import PlainUrl
 
 MAX_SERVER_TOOLS = 200
 """The largest number of tools of one server that a team may use."""
@@ -53,7 +53,7 @@ ServerTools = Annotated[
 class ClientCredentials(InputModel):
     """Client credentials of OAuth 2.1, as the server's authorization server has issued them."""
 
-    issuer: Annotated[str, Field(max_length=2000)]
+    issuer: Annotated[PlainUrl, Field(max_length=2000)]
     """The URL of the authorization server. The secret is sent to no other."""
     client_id: EnvVarName
     """The variable of the worker with the id."""
@@ -61,13 +61,6 @@ class ClientCredentials(InputModel):
     """The variable of the worker with the secret."""
     scope: Annotated[str, Field(max_length=1000, pattern=r"^[!#-\[\]-~ ]+$")] | None = None
     """The scopes, separated by spaces. By default those that the server or the issuer names."""
-
-    @field_validator("issuer")
-    @classmethod
-    def _plain_issuer(cls, value: str) -> str:
-        if mistake := url_error(value):
-            raise ValueError(mistake)
-        return value
 
 
 def _auth_kind(value: Any) -> str:
@@ -85,7 +78,7 @@ class McpServer(InputModel):
     """A server that a worker starts with `command`, or reaches at `url`."""
 
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=100)] | None = None
-    url: Annotated[str, Field(max_length=2000)] | None = None
+    url: Annotated[PlainUrl, Field(max_length=2000)] | None = None
     env: tuple[EnvVarName, ...] | dict[EnvVarName, CredentialName | None] = ()
     """The variables of the command: a list of those of the worker that it inherits.
 
@@ -124,13 +117,6 @@ class McpServer(InputModel):
     def _startable(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if value is not None and (not value[0] or any("\0" in word for word in value)):
             raise ValueError("must begin with a program, and hold no zero bytes")
-        return value
-
-    @field_validator("url")
-    @classmethod
-    def _plain_url(cls, value: str | None) -> str | None:
-        if value is not None and (mistake := url_error(value)):
-            raise ValueError(mistake)
         return value
 
     @field_validator("headers")

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from roboco.domain.canonical_json import canonical_json, validated_json
 from roboco.domain.schema import CredentialName, EnvVarName, InputModel, Price
-from roboco.domain.url import covers, url_error
+from roboco.domain.url import PlainUrl, covers, url_error
 from roboco.domain.usage import ModelUsage
 from roboco.errors import UsageError
 
@@ -62,7 +62,7 @@ class ModelProfile(InputModel):
 
     "a2a" is a remote agent of A2A 1.0: `base_url` is the address of its JSON-RPC interface.
     """
-    base_url: str | None = None
+    base_url: PlainUrl | None = None
     api_key_env: EnvVarName | None = None
     """The variable of the agents worker that holds the key."""
     api_key: CredentialName | None = None
@@ -119,13 +119,6 @@ class ModelProfile(InputModel):
     description: str = ""
     """The description for people."""
 
-    @field_validator("base_url")
-    @classmethod
-    def _plain_address(cls, value: str | None) -> str | None:
-        if value is not None and (mistake := url_error(value)):
-            raise ValueError(mistake)
-        return value
-
     @field_validator("parameters")
     @classmethod
     def _bounded_parameters(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -152,25 +145,13 @@ class ModelProfile(InputModel):
         return value
 
     @model_validator(mode="after")
-    def _files_of_the_protocol(self) -> Self:
+    def _fits_together(self) -> Self:
         if wrong := sorted(_NOT_SENT.get(self.provider, frozenset()).intersection(self.accepts)):
             raise ValueError(f"accepts: provider {self.provider!r} takes no {wrong[0]}")
-        return self
-
-    @model_validator(mode="after")
-    def _remote_address(self) -> Self:
         if self.provider == REMOTE_AGENT and self.base_url is None:
             raise ValueError("provider 'a2a' needs base_url, the address of the agent's JSON-RPC interface")
-        return self
-
-    @model_validator(mode="after")
-    def _one_source_of_the_key(self) -> Self:
         if self.api_key is not None and self.api_key_env is not None:
             raise ValueError("api_key and api_key_env exclude each other")
-        return self
-
-    @model_validator(mode="after")
-    def _one_source_of_prices(self) -> Self:
         if self.price is None and (self.price_cached_in or self.price_cache_write) and not self.price_in:
             raise ValueError("price_cached_in and price_cache_write need price_in")
         return self
@@ -237,8 +218,11 @@ class ModelLimits:
         If there is none, return one without numbers.
         """
         address = profile.base_url or self._own
-        found = (one for one in self._limits if one.model == profile.model and _applies(one.address, address))
-        return next(found, ModelLimit(profile.model, address.rstrip("/")))
+        for one in self._limits:
+            same = one.address.rstrip("/") == address.rstrip("/")
+            if one.model == profile.model and (same or covers(one.address, address)):
+                return one
+        return ModelLimit(profile.model, address.rstrip("/"))
 
 
 def parse_limit(entry: str, default_address: str = OPENAI_BASE_URL) -> ModelLimit:
@@ -255,7 +239,3 @@ def parse_limit(entry: str, default_address: str = OPENAI_BASE_URL) -> ModelLimi
     if 0 in (requests, tokens):
         raise UsageError(f"{entry!r} allows nothing: limits are at least 1")
     return ModelLimit(found["model"], found["address"] or default_address, requests, tokens)
-
-
-def _applies(entry: str, address: str) -> bool:
-    return entry.rstrip("/") == address.rstrip("/") or covers(entry, address)

@@ -139,13 +139,10 @@ class Agent(InputModel):
         for name, other in needed.items():
             if getattr(self, name) not in (None, ()) and getattr(self, other) is None:
                 raise ValueError(f"{type(self).model_fields[name].alias or name}: needs the field {other}")
-        return self
+        return self if self.code is None else self._checked_code()
 
-    @model_validator(mode="after")
-    def _has_no_other_fields(self) -> Self:
+    def _checked_code(self) -> Self:
         """Refuse fields of models for a function, and those of tools for an agent of pydantic-ai."""
-        if self.code is None:
-            return self
         if self.model is not None or self.tool_choice != "auto" or isinstance(self.context, SummaryContext):
             field = "function" if self.function else "pydantic_ai"
             raise ValueError(f"an agent with the field {field} has no model, tool_choice and context of a summary")

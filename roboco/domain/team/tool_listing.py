@@ -170,7 +170,8 @@ def _part(
 ) -> PartDifference:
     before = "" if known is None else _as_json(getattr(known, part))
     after = _as_json(getattr(now, part))
-    same = _common_prefix_length(before, after)
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((place for place, (one, other) in pairs if one != other), min(len(before), len(after)))
     start = 0 if max(len(before), len(after)) <= most else max(0, same - _CONTEXT_CHARS)
     return PartDifference(part=part, before=_excerpt(before, start, most), after=_excerpt(after, start, most))
 
@@ -178,18 +179,6 @@ def _part(
 def _as_json(value: object) -> str:
     """Return the value on one line, so that no line of it can imitate a line of Roboco's."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def _common_prefix_length(one: str, other: str) -> int:
-    """Return the length of the common prefix."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _excerpt(text: str, start: int, most: int) -> str:

@@ -240,25 +240,19 @@ class _NameValidator:
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.agents = _dicts(data.get("agents"))
-        self.tools = _dicts(data.get("tools"))
-        models = data.get("models")
-        self.models: dict[str, Any] = models if isinstance(models, dict) else {}
+        self.models = _dict(data.get("models"))
         self.utility_model = data.get("utility_model")
-        model = data.get("collaboration_model")
-        self.model: dict[str, Any] = model if isinstance(model, dict) else {}
-        teams = data.get("teams")
-        self.teams: dict[str, Any] = teams if isinstance(teams, dict) else {}
+        self.model = _dict(data.get("collaboration_model"))
+        self.teams = _dict(data.get("teams"))
         self.agent_names = _names(self.agents)
-        self.tool_names = _names(self.tools)
+        self.tool_names = _names(_dicts(data.get("tools")))
         self.function_names = _names(
             [agent for agent in self.agents if agent.get("function") or agent.get("pydantic_ai")]
         )
         self.servers = ServerNames(data.get("mcp_servers"))
         self.builtin = BUILTIN_TOOLS - (frozenset() if data.get("memory") else MEMORY_TOOLS)
-        guards = data.get("guards")
-        self.guards: dict[str, Any] = guards if isinstance(guards, dict) else {}
-        limits = data.get("limits")
-        self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
+        self.guards = _dict(data.get("guards"))
+        self.limits = _dict(data.get("limits"))
 
     def mistakes(self) -> list[str]:
         return [
@@ -268,7 +262,6 @@ class _NameValidator:
             *self.servers.mistakes({*self.tool_names, *self.function_names, *self.builtin}),
             *self._of_teams(),
             *self._of_models(),
-            *self._of_fallbacks(),
             *self._of_agents(),
             *self._of_routing(),
             *self._of_limits(),
@@ -297,63 +290,38 @@ class _NameValidator:
             if isinstance(team, dict):
                 yield from (f"teams.{name}.{mistake}" for mistake in _NameValidator(team).mistakes())
 
-    def _of_fallbacks(self) -> Iterator[str]:
-        for name, profile in self.models.items():
-            others = profile.get("fallback") if isinstance(profile, dict) else None
-            for other in others if isinstance(others, list | tuple) else ():
-                if isinstance(other, str) and (other == name or other not in self.models):
-                    possible = _listed({one: None for one in self.models if one != name})
-                    yield f"models.{name}.fallback: no other profile {_short(other)}, possible are {possible}"
-
     def _of_models(self) -> Iterator[str]:
-        defaults = [
-            name for name, profile in self.models.items() if isinstance(profile, dict) and profile.get("default")
-        ]
+        profiles = {name: _dict(profile) for name, profile in self.models.items()}
+        for name, profile in profiles.items():
+            others = [one for one in self.models if one != name]
+            yield from _unknown(f"models.{name}.fallback", "other profile", profile.get("fallback"), others)
+        defaults = [name for name, profile in profiles.items() if profile.get("default")]
         if len(defaults) > 1:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
-        if isinstance(model := self.utility_model, str) and model not in self.models:
-            yield f"utility_model: no profile {_short(model)}, possible are {_listed(self.models)}"
-        if len(self.models) > 1 and not defaults:
-            for index, agent in enumerate(self.agents):
-                if all(agent.get(name) is None for name in ("model", "map", "function", "pydantic_ai")):
-                    yield (
-                        f"agents[{index}].model: is missing, and no profile is the default; "
-                        f"possible are {_listed(self.models)}"
-                    )
+        yield from _unknown("utility_model", "profile", self.utility_model, self.models)
+        for index, agent in enumerate(self.agents if len(self.models) > 1 and not defaults else ()):
+            if all(agent.get(name) is None for name in ("model", "map", "function", "pydantic_ai")):
+                possible = _listed(self.models)
+                yield f"agents[{index}].model: is missing, and no profile is the default; possible are {possible}"
 
     def _of_agents(self) -> Iterator[str]:
+        remote = (name for name, one in self.models.items() if _dict(one).get("provider") == REMOTE_AGENT)
+        teams = [*self.teams, *(f"{REMOTE_PREFIX}{name}" for name in remote)]
         for index, agent in enumerate(self.agents):
-            at = f"agents[{index}]"
-            if isinstance(model := agent.get("model"), str) and model not in self.models:
-                yield f"{at}.model: no profile {model!r}, possible are {_listed(self.models)}"
-            yield from self._listed_names(f"{at}.tools", agent.get("tools"), self._possible_tools())
-            context = agent.get("context")
-            if (
-                isinstance(context, dict)
-                and isinstance(model := context.get("model"), str)
-                and model not in self.models
-            ):
-                yield f"{at}.context.model: no profile {model!r}, possible are {_listed(self.models)}"
+            at, context = f"agents[{index}]", _dict(agent.get("context"))
+            yield from _unknown(f"{at}.model", "profile", agent.get("model"), self.models)
+            yield from self._of_tools(f"{at}.tools", agent.get("tools"))
+            yield from _unknown(f"{at}.context.model", "profile", context.get("model"), self.models)
             others = [name for name in self.agent_names if name != agent.get("name")]
-            yield from self._listed_names(f"{at}.handoffs", agent.get("handoffs"), others)
-            yield from self._listed_names(
-                f"{at}.delegates", agent.get("delegates"), [*self.teams, *self._remote_agents()]
-            )
+            yield from _unknown(f"{at}.handoffs", "other agent", agent.get("handoffs"), others)
+            yield from _unknown(f"{at}.delegates", "team", agent.get("delegates"), teams)
             if isinstance(agent.get("map"), dict):
                 yield from self._of_map(at, agent)
-            seen = context.get("see") if isinstance(context, dict) else None
-            yield from self._listed_names(f"{at}.context.see", seen, self.agent_names)
-
-    def _remote_agents(self) -> list[str]:
-        remote = (
-            name for name, one in self.models.items() if isinstance(one, dict) and one.get("provider") == REMOTE_AGENT
-        )
-        return [f"{REMOTE_PREFIX}{name}" for name in remote]
+            yield from _unknown(f"{at}.context.see", "other agent", context.get("see"), self.agent_names)
 
     def _of_map(self, at: str, agent: dict[str, Any]) -> Iterator[str]:
         team, over = agent["map"].get("team"), str(agent["map"].get("over")).split(".")
-        if isinstance(team, str) and team not in self.teams:
-            yield f"{at}.map.team: no team {_short(team)}, possible are {_listed(self.teams)}"
+        yield from _unknown(f"{at}.map.team", "team", team, self.teams)
         typed = [one.get("name") for one in self.agents if one.get("output") is not None or one.get("map") is not None]
         if over[0] == "output" and len(over) > 1 and over[1] not in typed:
             yield f"{at}.map.over: no agent {_short(over[1])} with an output, possible are {_listed(typed)}"
@@ -364,70 +332,57 @@ class _NameValidator:
         servers = [f"{SERVER_TOOLS_PREFIX}{name}" for name in self.servers.servers]
         return [*self.tool_names, *self.servers.tools, *servers, *sorted(self.builtin - _ALLOWED_ELSEWHERE.keys())]
 
+    def _of_tools(self, where: str, names: object) -> Iterator[str]:
+        possible = self._possible_tools()
+        for index, name in enumerate(names if isinstance(names, list | tuple) else []):
+            at = f"{where}[{index}]"
+            if isinstance(name, str) and name in _ALLOWED_ELSEWHERE:
+                yield f"{at}: {name!r} is not listed here, {_ALLOWED_ELSEWHERE[name]}"
+            elif isinstance(name, str) and not self.servers.may_have(name):
+                if name in MEMORY_TOOLS - set(possible):
+                    yield f"{at}: {name!r} needs a memory: say whose, such as memory: {{of: tenant}}"
+                else:
+                    yield from _unknown(at, "tool", name, possible)
+
     def _of_limits(self) -> Iterator[str]:
-        for where, possible in (("agents", self.agent_names), ("tools", [*self._possible_tools(), DELEGATE])):
-            named = self.limits.get(where)
-            for name in named if isinstance(named, dict) else ():
-                if name not in possible and not (where == "tools" and self.servers.may_have(name)):
-                    kind = where.removesuffix("s")
-                    yield f"limits.{where}.{name}: no {kind} {name!r}, possible are {_listed(possible)}"
+        for name in _dict(self.limits.get("agents")):
+            yield from _unknown(f"limits.agents.{name}", "agent", name, self.agent_names)
+        for name in _dict(self.limits.get("tools")):
+            if not self.servers.may_have(str(name)):
+                yield from _unknown(f"limits.tools.{name}", "tool", name, [*self._possible_tools(), DELEGATE])
 
     def _of_guards(self) -> Iterator[str]:
-        possible = [*self.tool_names, *self.teams]
         for key in ("input", "output"):
             listed = self.guards.get(key)
             names = list(listed) if isinstance(listed, list | tuple) else []
-            for index, name in enumerate(names):
-                if name in names[:index]:
-                    yield f"guards.{key}[{index}]: {_short(name)} is there twice"
-                if isinstance(name, str) and name not in possible:
-                    yield f"guards.{key}[{index}]: no tool or team {_short(name)}, possible are {_listed(possible)}"
+            yield from (
+                f"guards.{key}[{index}]: {_short(name)} is there twice"
+                for index, name in enumerate(names)
+                if name in names[:index]
+            )
+            yield from _unknown(f"guards.{key}", "tool or team", names, [*self.tool_names, *self.teams])
         for agent in self.agents if self.guards.get("output") else ():
             if any(agent.get(kind) is not None for kind in ("function", "pydantic_ai", "map")):
                 why = "is a function or has a map; output guards check only answers of models: let a model answer"
                 yield f"guards.output: agent {_short(agent.get('name'))} {why}, or check the text in your code"
 
-    def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
-        for index, name in enumerate(names if isinstance(names, list | tuple) else []):
-            kind = where.rpartition(".")[2]
-            if not isinstance(name, str):
-                continue  # the model of the team names it
-            if name in _ALLOWED_ELSEWHERE and kind == "tools":
-                yield f"{where}[{index}]: {name!r} is not listed here, {_ALLOWED_ELSEWHERE[name]}"
-            elif name in MEMORY_TOOLS - set(possible) and kind == "tools" and not self.servers.may_have(name):
-                yield f"{where}[{index}]: {name!r} needs a memory: say whose, such as memory: {{of: tenant}}"
-            elif name not in possible:
-                if kind == "tools" and self.servers.may_have(name):
-                    continue
-                kind = {"tools": "tool", "delegates": "team"}.get(kind, "other agent")
-                yield f"{where}[{index}]: no {kind} {name!r}, possible are {_listed(possible)}"
-
     def _of_routing(self) -> Iterator[str]:
-        initial = self.model.get("initial_agent")
-        if isinstance(initial, str) and initial not in self.agent_names:
-            yield (f"collaboration_model.initial_agent: no agent {initial!r}, possible are {_listed(self.agent_names)}")
-        graph = self.model.get("routing_graph")
-        for node, edges in (graph if isinstance(graph, dict) else {}).items():
-            at = f"collaboration_model.routing_graph.{node}"
-            if node not in self.agent_names:
-                yield f"{at}: no agent {node!r}, possible are {_listed(self.agent_names)}"
+        initial, routing = self.model.get("initial_agent"), "collaboration_model.routing_graph"
+        yield from _unknown("collaboration_model.initial_agent", "agent", initial, self.agent_names)
+        for node, edges in _dict(self.model.get("routing_graph")).items():
+            yield from _unknown(f"{routing}.{node}", "agent", node, self.agent_names)
             for index, edge in enumerate(edges if isinstance(edges, list | tuple) else [edges]):
-                yield from self._of_edge(f"{at}[{index}]", edge)
-
-    def _of_edge(self, at: str, edge: object) -> Iterator[str]:
-        to = edge.get("to") if isinstance(edge, dict) else edge
-        if isinstance(to, str) and to not in (possible := [*self.agent_names, END, TO_USER]):
-            yield f"{at}.to: no agent {to!r}, possible are {_listed(possible)}"
-        yield from self._of_condition(f"{at}.when", edge.get("when") if isinstance(edge, dict) else None)
+                at, to = f"{routing}.{node}[{index}]", edge.get("to") if isinstance(edge, dict) else edge
+                yield from _unknown(f"{at}.to", "agent", to, [*self.agent_names, END, TO_USER])
+                yield from self._of_condition(f"{at}.when", _dict(edge).get("when"))
 
     def _of_condition(self, at: str, when: object) -> Iterator[str]:
         if not isinstance(when, dict):
             return
-        possible = [*self._possible_tools(), HANDOFF, DELEGATE]
         for key in ("tool_called", "tool_failed"):
             name = when.get(key)
-            if isinstance(name, str) and name not in possible and not self.servers.may_have(name):
-                yield f"{at}.{key}: no tool {name!r}, possible are {_listed(possible)}"
+            if not (isinstance(name, str) and self.servers.may_have(name)):
+                yield from _unknown(f"{at}.{key}", "tool", name, [*self._possible_tools(), HANDOFF, DELEGATE])
         yield from self._of_condition(f"{at}.not", when.get("not"))
         for key in ("any", "all"):
             nested = when.get(key)
@@ -445,8 +400,24 @@ def _dicts(value: object) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []
 
 
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _names(items: list[dict[str, Any]]) -> list[str]:
     return [str(item.get("name")) for item in items]
+
+
+def _unknown(where: str, kind: str, named: object, possible: Iterable[str]) -> Iterator[str]:
+    """Yield a mistake if the text, or one of the texts in the list, is none of the possible names.
+
+    Values of other types are mistakes that the models name.
+    """
+    if isinstance(named, list | tuple):
+        for index, name in enumerate(named):
+            yield from _unknown(f"{where}[{index}]", kind, name if isinstance(name, str) else None, possible)
+    elif isinstance(named, str) and named not in (names := list(possible)):
+        yield f"{where}: no {kind} {_short(named)}, possible are {_listed(names)}"
 
 
 def _listed(names: Any) -> str:

@@ -175,6 +175,13 @@ def stored_item(workspace: WorkspaceRecords, task_id: str, item_id: str) -> Item
     return parse_item(pending) if applied is None and pending is not None else applied
 
 
+def stored_pauses(workspace: WorkspaceRecords, task_id: str) -> list[Pause]:
+    """Return the pauses in the inbox. Cost: a LIST of it, and a GET for each item."""
+    paths = [f"{inbox_path(task_id)}{name}" for name in workspace.files.names(inbox_path(task_id))]
+    items = [parse_item(data) for data in map(workspace.files.get, paths) if data is not None]
+    return [item for item in items if isinstance(item, Pause)]
+
+
 def _applied_item(workspace: WorkspaceRecords, task_id: str, item_id: str) -> Item | None:
     data = workspace.files.get(applied_path(task_id, item_id))
     return None if data is None else parse_item(data)
@@ -207,10 +214,7 @@ def check_open(engine: Engine, task_id: str) -> None:
 
 
 def _is_admissible(engine: Engine, task_id: str, message: UserMessage) -> bool:
-    """Return True if the message can be accepted, False if it was applied before the task ended.
-
-    Raise UsageError if the task takes no messages, or if its team lacks an agent that the message names.
-    """
+    """Return True if the message can be accepted, False if it was applied before the task ended."""
     if not _seems_open(engine, task_id):
         check_idempotent(message, _require_applied(engine, task_id, message))
         return False
@@ -305,10 +309,7 @@ def _closed_error(engine: Engine, task_id: str) -> UsageError:
 
 
 def _status_of(engine: Engine, task_id: str) -> TaskStatus | None:
-    """Return the status of the task, or None if there is none.
-
-    Redis has the status of a task whose end is not in its summary yet.
-    """
+    """Return the status of the task, or None if there is none."""
     summary = engine.workspace.summaries.get(task_id)
     if (
         summary is not None

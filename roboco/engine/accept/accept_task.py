@@ -119,10 +119,7 @@ def _accept_task(engine: Engine, submission: Submission, team: Team, parent: Par
 
 
 def _load_into_redis(engine: Engine, accepted: AcceptedTask) -> None:
-    """Load the task with its first steps, unless Redis has it already, or it has further steps.
-
-    Raise Erased if it was erased meanwhile.
-    """
+    """Load the task with its first steps, unless Redis has it already, or it has further steps."""
     events, task_id = prepare_load(engine, accepted), accepted.task_id
     if events is None or engine.tasks.task_store.create(task_id, accepted.steps, fold(accepted.steps), events):
         return

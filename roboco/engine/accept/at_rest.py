@@ -40,9 +40,9 @@ def stays_at_rest(engine: Engine, summary: TaskSummary) -> bool:
     if not summary.status.waiting:
         return summary.status.ended
     task = engine.tasks.task_store.load(summary.task_id, 1)
-    return task is None or (
-        task.position.status is summary.status and not continues(engine.workspace, summary.task_id, task)
-    )
+    if task is None:
+        return True
+    return task.position.status is summary.status and not continues(engine.workspace, summary.task_id, task)
 
 
 def continues(workspace: WorkspaceRecords, task_id: str, task: Snapshot) -> bool:

@@ -45,9 +45,8 @@ def check_limits(workspace: WorkspaceRecords, task_id: str, limits: LimitOverrid
     team = workspace.frozen_teams.get(task_id)
     for name in limits.agents:
         team.check_agent(name)
-    tools = {
-        tool for agent in team.agents for tool in (*team.tools_of(agent), *([DELEGATE] if agent.sub_teams else []))
-    }
+    tools = {tool for agent in team.agents for tool in team.tools_of(agent)}
+    tools |= {DELEGATE for agent in team.agents if agent.sub_teams}
     named = sorted(set(limits.tools) - tools)
     if unknown := [tool for tool in named if not any(team.may_call(agent, tool) for agent in team.agents)]:
         possible = ", ".join(sorted(tools)) or "none: the team has no tools"

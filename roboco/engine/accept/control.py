@@ -7,12 +7,11 @@ late repetition of a resumption does not end a pause that was set after the resu
 from typing import Literal
 
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox.item import Interrupt, Item, LimitChange, Pause, Resume, UserMessage, parse_item
+from roboco.domain.inbox.item import Interrupt, Item, LimitChange, Pause, Resume, UserMessage
 from roboco.domain.limits import LimitOverrides
-from roboco.domain.paths import inbox_path, item_path
-from roboco.engine.accept.accept_item import IdLookup, accept_item, check_open, stored_item
+from roboco.engine.accept.accept_item import IdLookup, accept_item, check_open, stored_item, stored_pauses
 from roboco.engine.accept.checks import check_limits
-from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
+from roboco.engine.engine import Engine, TaskStores
 from roboco.engine.record import recover
 from roboco.errors import StateConflict, UsageError
 
@@ -82,7 +81,7 @@ def step(engine: Engine, task_id: str, item_id: str, by: str | None = None) -> N
         return
     task = recover.load_task(engine, task_id)
     until = 1 if task is None else task.position.seq + 1
-    superseded = _pause_ids(engine.workspace, task_id)
+    superseded = tuple(one.item_id for one in stored_pauses(engine.workspace, task_id))
     pause_item = Pause(item_id=item_id, created_at=engine.now(), by=by, until=until, supersedes=superseded)
     accept_item(engine, task_id, pause_item, lookup="none found")
 
@@ -90,7 +89,7 @@ def step(engine: Engine, task_id: str, item_id: str, by: str | None = None) -> N
 def resume(engine: Engine, task_id: str, item_id: str, by: str | None = None) -> None:
     """Resume a paused task. Change nothing if it is not paused. Raise UsageError if the task has ended."""
     if not _already_accepted(engine, task_id, item_id):
-        superseded = _pause_ids(engine.workspace, task_id)
+        superseded = tuple(one.item_id for one in stored_pauses(engine.workspace, task_id))
         resume_item = Resume(item_id=item_id, created_at=engine.now(), by=by, supersedes=superseded)
         accept_item(engine, task_id, resume_item, lookup="none found")
 
@@ -104,15 +103,6 @@ def _already_accepted(engine: Engine, task_id: str, item_id: str) -> bool:
         return False
     accept_item(engine, task_id, before)
     return True
-
-
-def _pause_ids(workspace: WorkspaceRecords, task_id: str) -> tuple[str, ...]:
-    items: list[Item] = []
-    for name in workspace.files.names(inbox_path(task_id)):
-        data = workspace.files.get(item_path(task_id, name.removesuffix(".json")))
-        if data is not None:
-            items.append(parse_item(data))
-    return tuple(item.item_id for item in items if isinstance(item, Pause))
 
 
 def set_limits(engine: Engine, task_id: str, limits: LimitOverrides, item_id: str, by: str | None = None) -> None:

@@ -111,9 +111,6 @@ def attempts_of(task: Snapshot) -> str:
         who, lost = f"the turn of {task.position.agent}", task.attempt.number - 1
     else:
         who, lost = "its tool calls", _lost_calls(task)
-    left = (
-        f"a worker has it, its lease ends in {task.attempt.lease_left:.0f} s"
-        if task.attempt.lease_left > 0
-        else "no worker has it"
-    )
-    return f"attempts at {who} that workers lost: {lost}; messages sent again: {task.position.redeliveries}; {left}"
+    left = task.attempt.lease_left
+    held = f"a worker has it, its lease ends in {left:.0f} s" if left > 0 else "no worker has it"
+    return f"attempts at {who} that workers lost: {lost}; messages sent again: {task.position.redeliveries}; {held}"

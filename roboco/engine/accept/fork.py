@@ -57,8 +57,8 @@ from roboco.engine.accept.accept_item import check_idempotent, stored_item
 from roboco.engine.accept.checks import check_capacity, check_limits, falling_back_to_sweeper
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
-from roboco.engine.record.closed import check_not_closing
-from roboco.engine.retry import after_close, contention_error
+from roboco.engine.record.closed import closed_summary
+from roboco.engine.retry import contention_error
 from roboco.engine.task_entries import put_entry
 from roboco.engine.workspace_records import check_not_erased, check_not_erasing
 from roboco.errors import CorruptHistory, Forbidden, StateConflict, UsageError
@@ -111,9 +111,8 @@ def fork(engine: Engine, request: ForkRequest) -> bool:
     engine.tasks.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.workspace.files, task_id)
     _check_id(engine.workspace, request)
-    engine.workspace.files.create(
-        fork_name_path(request.source, task_id), b""
-    )  # an erasure of the source finds the fork by it
+    # an erasure of the source finds the fork by this name
+    engine.workspace.files.create(fork_name_path(request.source, task_id), b"")
     check_not_erasing(engine.workspace.files, request.source)
     early_files.take(engine, task_id, request.by)
     steps = _store_files(engine, request, team, steps)
@@ -139,10 +138,7 @@ def _check_id(workspace: WorkspaceRecords, request: ForkRequest) -> None:
 
 
 def _check_team(request: ForkRequest, team: Team) -> None:
-    """Raise UsageError if the team lacks an agent that the message names.
-
-    Raise it for a task that would be a run of `what-if` by its team or its id, and is none.
-    """
+    """Raise UsageError if the team lacks an agent that the message names."""
     if request.message is not None:
         team.check_message(request.message.agent, request.message.attachments)
     if request.recorded is not None:
@@ -155,10 +151,7 @@ def _check_team(request: ForkRequest, team: Team) -> None:
 
 
 def _fork_position(workspace: WorkspaceRecords, request: ForkRequest) -> int | None:
-    """Return the position at which to fork. A repetition without one forks where the first request did.
-
-    The source may have got further steps since.
-    """
+    """Return the position at which to fork. A repetition without one forks where the first request did."""
     before = workspace.files.get(lineage_path(request.task_id)) if request.seq is None else None
     return request.seq if before is None else Fork.model_validate_json(before).seq
 
@@ -198,9 +191,8 @@ def _name_retry(workspace: WorkspaceRecords, request: ForkRequest) -> None:
     stored = workspace.files.get_versioned(path)
     if stored is None:
         raise workspace.summaries.missing(request.source)
-    named = (parse_summary(stored.data) or workspace.summaries.require(request.source)).model_copy(
-        update={"retried_as": request.task_id}
-    )
+    summary = parse_summary(stored.data) or workspace.summaries.require(request.source)
+    named = summary.model_copy(update={"retried_as": request.task_id})
     if not workspace.files.replace(path, named.model_dump_json().encode(), stored.version):
         raise contention_error(path)
 
@@ -293,7 +285,7 @@ def retry_task(engine: Engine, task_id: str, retry: Retry, by: str | None = None
 
     Cost: that of a fork, and one more read of the whole history.
     """
-    summary = after_close(engine.clock, lambda: check_not_closing(engine, check_task_id(task_id)))
+    summary = closed_summary(engine, check_task_id(task_id))
     if summary.status is not TaskStatus.FAILED:
         remedy = "fork it to continue from one of its steps" if summary.status.ended else "there is nothing to retry"
         raise StateConflict(f"task {task_id!r} has not failed, it is {summary.status}; {remedy}")

@@ -12,8 +12,7 @@ from roboco.domain.ids import check_task_id
 from roboco.domain.paths import ERASE_PREFIX, OPENED, erasure_path, forks_path, open_marker_path, task_folder
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.engine.record.closed import check_not_closing
-from roboco.engine.retry import after_close
+from roboco.engine.record.closed import closed_summary
 from roboco.engine.workspace_records import is_erased, parse_request, receipt_of
 from roboco.errors import StateConflict, TransientError
 
@@ -61,7 +60,7 @@ def _check_task(engine: Engine, request: ErasureRequest) -> None:
         raise engine.workspace.summaries.missing(task_id)
     if marker != OPENED or request.stop:
         return
-    if not after_close(engine.clock, lambda: check_not_closing(engine, task_id)).status.ended:
+    if not closed_summary(engine, task_id).status.ended:
         raise StateConflict(f"task {task_id!r} has not ended: stop it first, or erase it with `stop` (--stop)")
 
 

@@ -38,12 +38,6 @@ def current_cause(engine: Engine, address: str, task_id: str) -> WaitCause | Non
     return wait_cause(engine, task_id, engine.tasks.task_store.load(task_id, 1), address=address)
 
 
-def why_unattended(engine: Engine, address: str, task_id: str) -> str:
-    """Return why the open task does not go on, with a remedy, or "", as `current_cause`."""
-    found = current_cause(engine, address, task_id)
-    return "" if found is None else found.text
-
-
 def wait_cause(
     engine: Engine,
     task_id: str,
@@ -91,14 +85,13 @@ def _server_fault(engine: Engine, task_id: str, pool: str) -> WaitCause | None:
         return WaitCause("redis", refused)
     if refused := engine.worker_status.broker_fault():
         return WaitCause("broker", f"the broker takes no messages: {refused}")
-    if missing := missing_worker_message(engine, pool):
-        evicted = engine.tasks.task_store.eviction()
-        return (
-            WaitCause("redis", f"{evicted}; {missing}, or its registration was evicted")
-            if evicted
-            else WaitCause("no_worker", missing)
-        )
-    return None
+    silence = engine.worker_status.registry_snapshot().silence
+    if not is_silent(silence[pool]):
+        return None
+    missing = _missing_message(pool, silence)
+    if evicted := engine.tasks.task_store.eviction():
+        return WaitCause("redis", f"{evicted}; {missing}, or its registration was evicted")
+    return WaitCause("no_worker", missing)
 
 
 def _evident_cause(engine: Engine, pool: str, task: Snapshot | None, queue: Callable[[str], str]) -> WaitCause | None:
@@ -109,12 +102,6 @@ def _evident_cause(engine: Engine, pool: str, task: Snapshot | None, queue: Call
     if is_losing(task):
         return WaitCause("lost_attempts", attempts_of(task))
     return _waiting_in_queue(engine, queue, pool, task) if pool else None
-
-
-def missing_worker_message(engine: Engine, pool: str) -> str:
-    """Return a message that no worker of the pool lives, with a remedy, or "" if one does."""
-    silence = engine.worker_status.registry_snapshot().silence
-    return _missing_message(pool, silence) if is_silent(silence[pool]) else ""
 
 
 def missing_worker_messages(engine: Engine) -> list[str]:
@@ -142,12 +129,10 @@ def awaited_pool(workspace: WorkspaceRecords, task_id: str, task: Snapshot | Non
     match task.position.phase:
         case Phase.TURN if task.attempt.claimed:
             return COORDINATOR if task.attempt.lease_left <= 0 else ""
+        case Phase.TURN if task.attempt.deferred_for is not None or task.attempt.cancel_requested_for is not None:
+            return COORDINATOR
         case Phase.TURN:
-            return (
-                COORDINATOR
-                if task.attempt.deferred_for is not None or task.attempt.cancel_requested_for is not None
-                else "agents"
-            )
+            return "agents"
         case Phase.TOOLS:
             return _pool_awaited_by_calls(task)
         case _:

@@ -30,12 +30,11 @@ from roboco.engine import day_budgets, usage
 from roboco.engine import notifications as notify
 from roboco.engine.coordinate import approval_times, outage, remote_end
 from roboco.engine.coordinate.archive import archive
-from roboco.engine.coordinate.delegate import may_be_submitted, start_sub_tasks, stop_sub_task
+from roboco.engine.coordinate.delegate import may_be_submitted, start_sub_tasks, stop_sub_task, sub_task_usage
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending_turn import Repeat, Rest
 from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.coordinate.shop_task import revoke_task
-from roboco.engine.coordinate.sub_task_result import sub_task_usage
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
 from roboco.engine.record.inbox_items import AppliedItems
@@ -102,15 +101,13 @@ def decide_and_execute(
 
 
 def _start_calls(next_step: NextStep, action: CallTools) -> Repeat | Rest:
-    """Record the calls, dispatch those of workers, and submit the sub-tasks.
-
-    The next move sends the Celery tasks, and notifies of calls that wait for a person.
-    """
+    """Record the calls, dispatch those of workers, and submit the sub-tasks."""
     epoch = next_step.record_and_dispatch(action)
     if epoch is None:
         return Repeat()
-    calls = [(next_step.assignment(call, epoch), call) for call in action.calls if call.tool_name == DELEGATE]
-    start_sub_tasks(next_step.engine, next_step.team, next_step.task, calls)
+    task, task_id = next_step.task, next_step.task_id
+    calls = [(task.call_order(task_id, call.id, epoch), call) for call in action.calls if call.tool_name == DELEGATE]
+    start_sub_tasks(next_step.engine, next_step.team, task, calls)
     again = action.waits or any(next_step.team.task_tool(call.tool_name) for call in action.calls)
     return Repeat() if again else Rest()
 
@@ -175,13 +172,12 @@ def _record_wait(next_step: NextStep, action: Wait) -> bool:
         changes=changes,
         by=action.by or next_step.by,
     )
+    charged = task.attempt.unfinished_usage != TokenUsage()  # unfinished replies of its agent
     choice = Decision(
         Phase.WAIT,
         action.status,
         reason,
-        agent=task.position.agent
-        if task.attempt.unfinished_usage != TokenUsage()
-        else "",  # its unfinished replies are charged to it
+        agent=task.position.agent if charged else "",
         routing=action.route.record(),
         seen_item_ids=frozenset(task.item_ids),
     )

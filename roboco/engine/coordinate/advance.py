@@ -103,10 +103,7 @@ def _make_moves(
         must_repair = False
         moved = _make_move(engine, task, Pass(task_id, by_sweeper, applied), give_up_reason)
         if isinstance(moved, Rest):
-            if task.position.phase not in (
-                Phase.WAIT,
-                Phase.END,
-            ):  # those are archived as they wait, or as they are closed
+            if task.position.phase not in (Phase.WAIT, Phase.END):  # those are archived as they wait, or are closed
                 _archive_running(engine, task_id, task, by_sweeper)
             return True
         ended = moved.task if isinstance(moved, Ended) else None

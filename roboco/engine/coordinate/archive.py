@@ -13,21 +13,18 @@ repeats the pass.
 """
 
 from collections import deque
+from functools import partial
 
 from roboco.domain.history.compaction import archiving_due
 from roboco.domain.paths import CLOSED, closing_marker, history_path, open_marker_path, summary_path
 from roboco.domain.session.session import title_of
 from roboco.domain.task_summary import TaskSummary, entry_of, parse_summary
 from roboco.engine import notifications as notify
+from roboco.engine.coordinate.delegate import report_to_parent
 from roboco.engine.coordinate.running_entry import index_parents
-from roboco.engine.coordinate.sub_task_result import report_to_parent
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
-from roboco.engine.record.event_archive import (
-    archive_waiting,
-    version_of,
-    write_events,
-)
+from roboco.engine.record.event_archive import archive_waiting, version_of, write_events
 from roboco.engine.retry import RETRY_DELAYS, contention_error
 from roboco.engine.task_entries import put_entry
 from roboco.errors import TransientError
@@ -46,13 +43,10 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
     summary = _current_summary(engine, task_id, task)
     stored = engine.workspace.files.get_versioned(summary_path(task_id))
     before = None if stored is None else parse_summary(stored.data)
-    if before is not None:
-        summary = summary.with_time_of(before)
-        put_entry(engine.tasks, entry_of(summary if not before.status.ended else before))
-        if not summary.supersedes(before):
-            return
-    else:
-        put_entry(engine.tasks, entry_of(summary))
+    summary = summary if before is None else summary.with_time_of(before)
+    put_entry(engine.tasks, entry_of(summary if before is None or not before.status.ended else before))
+    if before is not None and not summary.supersedes(before):
+        return
     index_parents(engine, task_id, task)
     archived = 0 if before is None else before.steps
     archive_waiting(engine, task_id, task, merge=any(archiving_due(seq) for seq in range(archived, task.position.seq)))
@@ -108,14 +102,12 @@ def expire_task(engine: Engine, task_id: str, generation: str) -> None:
     Schedule another pass instead if Redis has lost the task's end, or if the sweeper has started a new generation of
     its logs: the end is decided again, or the new events are written, first.
     """
-    expires = engine.tasks.task_store.expire(task_id, engine.policy.retention, generation)
-    if expires:
+    expire = partial(engine.tasks.task_store.expire, task_id, engine.policy.retention, generation)
+    if expire():
         engine.tasks.schedule.remove(task_id)
-        expires = engine.tasks.task_store.expire(
-            task_id, engine.policy.retention, generation
-        )  # Redis may have been set back meanwhile
-    if not expires:
-        engine.tasks.schedule.set(task_id)
+        if expire():  # Redis may have been set back meanwhile
+            return
+    engine.tasks.schedule.set(task_id)
 
 
 def _compact_history(engine: Engine, task_id: str) -> None:

@@ -11,33 +11,38 @@ An agent may allow only some of its sub-tasks to run at the same time. Those are
 result that arrives makes place for the next one; a pass that begins with the results finds it.
 """
 
+import logging
 from collections.abc import Collection, Sequence
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.budget import sub_task_limits
 from roboco.domain.decision.tool_answers import cost_of_calls
 from roboco.domain.decision.turn_without_model import item_of
-from roboco.domain.history.lineage import Parent
-from roboco.domain.history.part import ToolCall, failed_outcome
-from roboco.domain.history.step import GUARDS, last_answer
-from roboco.domain.ids import sub_task_id
+from roboco.domain.history.lineage import Parent, parent_of
+from roboco.domain.history.part import ToolCall, ToolOutcome, failed_outcome, successful_outcome
+from roboco.domain.history.step import GUARDS, OUTPUT, TaskStep, last_answer
+from roboco.domain.ids import answer_id, sub_task_id
 from roboco.domain.inbox.item import Stop
 from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.limits import Limits, ToolLimits, UsageLimits
 from roboco.domain.removal.erasure import ErasureRequest
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.usage import Usage
-from roboco.engine.accept.accept_item import accept_item
+from roboco.engine.accept.accept_item import accept_item, stored_item
 from roboco.engine.accept.accept_task import accept_and_wake
+from roboco.engine.accept.answer import external_result
 from roboco.engine.accept.request_erasure import request_erasure
 from roboco.engine.coordinate.close_call import close_call
-from roboco.engine.coordinate.sub_task_result import send_result
 from roboco.engine.engine import Engine
 from roboco.engine.record.recorded_answers import recorded_answer
 from roboco.engine.workspace_records import receipt_of
 from roboco.errors import UsageError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.snapshot import Snapshot
+
+_log = logging.getLogger(__name__)
 
 
 def start_sub_tasks(
@@ -65,10 +70,7 @@ def start_sub_tasks(
 
 
 def _start_sub_task(engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> bool:
-    """Submit the sub-task of a delegating call. If it is refused, record that as the outcome of the call.
-
-    In a run of `what-if`, a recorded result is the outcome, and no sub-task is submitted. Return True if it runs.
-    """
+    """Submit the sub-task of a delegating call. If it is refused, record that as the outcome of the call."""
     if (recorded := recorded_answer(engine.workspace, team, assignment.task_id, task, call)) is not None:
         close_call(engine, assignment, call, recorded)
         return False
@@ -103,7 +105,7 @@ def _submit_sub_task(engine: Engine, task_id: str, team: Team, task: Snapshot, c
     _erase_with_parent(engine, task_id, child)
     summary = engine.workspace.summaries.get(child)
     if summary is not None and summary.status.ended:
-        send_result(engine, parent, summary, last_answer(tuple(engine.workspace.histories.read(child))))
+        _send_result(engine, parent, summary, last_answer(tuple(engine.workspace.histories.read(child))))
 
 
 def _erase_with_parent(engine: Engine, task_id: str, child: str) -> None:
@@ -116,16 +118,13 @@ def _erase_with_parent(engine: Engine, task_id: str, child: str) -> None:
 def _limits_of_sub_task(team: Team, task: Snapshot, limits: Limits, seconds: float) -> Limits:
     """Return the limits of a sub-task: those of its team, and a share of the rest of task, agent and `delegate`."""
     step, state = task.steps.tail[-1], task.state
-    task_limits, parts = (
-        team.limits.with_overrides(state.limit_overrides),
-        sum(1 for call in step.calls if call.tool_name == DELEGATE),
-    )
+    task_limits, agent = team.limits.with_overrides(state.limit_overrides), step.agent_name
+    parts = sum(1 for call in step.calls if call.tool_name == DELEGATE)
     calls_usage = Usage(cost=cost_of_calls(team, state, step))
     all_used = state.usage.plus(calls_usage).model_copy(update={"seconds": seconds})
     limits = sub_task_limits(limits, task_limits, all_used, parts)
-    limits = sub_task_limits(
-        limits, task_limits.agent_limits(step.agent_name), state.agent_usage(step.agent_name).plus(calls_usage), parts
-    )
+    of_agent = state.agent_usage(agent).plus(calls_usage)
+    limits = sub_task_limits(limits, task_limits.agent_limits(agent), of_agent, parts)
     of_tool = UsageLimits(max_cost=task_limits.tools.get(DELEGATE, ToolLimits()).max_cost)
     return sub_task_limits(limits, of_tool, state.tool_usage(DELEGATE), parts)
 
@@ -150,3 +149,50 @@ def stop_sub_task(engine: Engine, task_id: str, call: ToolCall, reason: str) -> 
     """Stop the sub-task of the call, even if it is not submitted yet."""
     item = Stop(item_id=f"stop-{call.id}", created_at=engine.now(), reason=reason)
     accept_item(engine, sub_task_id(task_id, call.id), item, enforce_capacity=False)
+
+
+def report_to_parent(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Send the result of a sub-task to its parent task. Do nothing for other tasks, or if the parent has ended."""
+    parent = parent_of(task_id, task.steps.first)
+    summary = None if parent is None else engine.workspace.summaries.get(task_id)
+    if parent is not None and summary is not None:
+        _send_result(engine, parent, summary, engine.workspace.tails.last_answer(task_id, task))
+
+
+def _send_result(engine: Engine, parent: Parent, summary: TaskSummary, answer: TaskStep | None) -> None:
+    """Put the result of an ended sub-task into the inbox of its parent. Drop it if the parent refuses it."""
+    outcome = _sub_task_outcome(parent, summary, answer)
+    stored_before = stored_item(engine.workspace, parent.task_id, answer_id(parent.call_id))
+    item = stored_before or external_result(engine, parent.task_id, parent.at_seq, outcome)
+    try:
+        accept_item(engine, parent.task_id, item)
+    except UsageError as error:
+        _log.info("the result of sub-task %s is dropped: %s", summary.task_id, error)
+
+
+def _sub_task_outcome(parent: Parent, summary: TaskSummary, answer: TaskStep | None) -> ToolOutcome:
+    call = ToolCall(id=parent.call_id, tool_name="delegate", args={})
+    took = round((summary.updated_at - summary.created_at).total_seconds() * 1000)
+    if summary.status is TaskStatus.COMPLETED:
+        result = {"task_id": summary.task_id, "text": "" if answer is None else answer.text}
+        if answer is not None and answer.has_output:
+            result["output"] = answer.metadata[OUTPUT]
+        outcome = successful_outcome(call, result, took)
+    else:
+        outcome = failed_outcome(call.id, f"task {summary.task_id} ended as {summary.status}: {summary.reason}", took)
+    return outcome.model_copy(update={"usage": _usage_of_summary(summary)})
+
+
+def sub_task_usage(engine: Engine, task_id: str, call: ToolCall) -> dict[str, int | float]:
+    """Return the tokens and cost that the call's sub-task has used so far; empty if there is no sub-task."""
+    child = sub_task_id(task_id, call.id)
+    task = engine.tasks.task_store.load(child, 1)
+    if task is not None:
+        state = task.state
+        return {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "cost": state.cost}
+    summary = engine.workspace.summaries.get(child)
+    return {} if summary is None else _usage_of_summary(summary)
+
+
+def _usage_of_summary(summary: TaskSummary) -> dict[str, int | float]:
+    return {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "cost": summary.cost}

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.action import WORKER_LOST_RULE, Action, CallTools, Route, Situation, StartTurn
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
@@ -29,7 +28,7 @@ from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import History
-from roboco.domain.history.step import TaskStep, priority_of
+from roboco.domain.history.step import TaskStep
 from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
@@ -39,13 +38,13 @@ from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine import day_budgets
 from roboco.engine.coordinate.running_entry import index_as
-from roboco.engine.engine import Engine, Services, TaskStores
+from roboco.engine.engine import Engine, Services, TaskStores, store_dead_letter
 from roboco.engine.history_tail import shows_decision
 from roboco.engine.record.recover import selection
 from roboco.errors import TransientError
-from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ToolAssignment
 from roboco.ports.lease_renewals import AttemptLease
-from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, CallState, Decision, Phase, Snapshot
+from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, Decision, Phase, Snapshot
 from roboco.ports.task_store import Commit
 
 _log = logging.getLogger(__name__)
@@ -66,9 +65,7 @@ def guarded_router(engine: Engine, task_id: str, name: str) -> Router:
             )
         if lost >= engine.policy.max_attempts:
             why = f"the worker was lost {lost} times while it ran"
-            engine.tasks.dead_letters.add(
-                dead_letter_of_lost_work("advance", task_id, f"router {name}", why, lost, engine.now())
-            )
+            store_dead_letter(engine, "advance", task_id, f"router {name}", why, lost)
             chosen = Route("", name, WORKER_LOST_RULE, why)
         else:
             with engine.process.heartbeat.renewing(AttemptLease(key)):
@@ -116,10 +113,9 @@ class NextStep:
         engine, task = self.engine, self.task
         model = self.team.collaboration_model
         router = guarded_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
-        limited = self.team.limits.with_overrides(task.state.limit_overrides).max_seconds is not None
-        started = (
-            engine.workspace.frozen_teams.started_at(self.task_id, task.state, task.steps.first) if limited else None
-        )
+        started, teams = None, engine.workspace.frozen_teams
+        if self.team.limits.with_overrides(task.state.limit_overrides).max_seconds is not None:
+            started = teams.started_at(self.task_id, task.state, task.steps.first)
         situation = Situation(
             inbox=pending_items,
             outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
@@ -177,28 +173,18 @@ class NextStep:
         index_as(self.engine, self.task_id, self.task, TaskStatus.RUNNING, epoch)
         return True
 
-    def assignment(self, call: ToolCall, epoch: int) -> ToolAssignment:
-        """Return the assignment of a call of the last step, which was recorded with this epoch."""
-        attempt = self.task.calls.get(call.id, CallState()).attempt
-        return ToolAssignment(
-            self.task_id, self.task.position.seq - 1, epoch, call.id, attempt, priority_of(self.task.steps.first)
-        )
-
     def commit_and_continue(self, commit: Commit) -> bool:
         """Commit the step that was just stored, and record and dispatch the action that follows in the same write.
 
         Return False if a coordinator has to continue: it decides, or the epoch has changed.
         """
         day_budgets.count(self.engine, self.task_id, self.task.steps.first, commit.state, ends_turn=True)
-        after = self._after_commit(commit)
+        after, store, before = self._after_commit(commit), self.engine.tasks.task_store, self.task.position.epoch
         action = after.decide_locally()
         if action is None:
-            self.engine.tasks.task_store.commit(self.task_id, self.task.position.epoch, commit)
+            store.commit(self.task_id, before, commit)
             return False
-        choice, events = after._decision(action)
-        epoch = self.engine.tasks.task_store.commit_with_decision(
-            self.task_id, self.task.position.epoch, commit, choice, events
-        )
+        epoch = store.commit_with_decision(self.task_id, before, commit, *after._decision(action))
         if epoch is None:
             return False
         after._dispatch(action, epoch)
@@ -255,13 +241,10 @@ class NextStep:
             return
         for call in action.calls:
             if not by_coordinator(self.team, call):
-                dispatch_call(engine.services, self.team, self.assignment(call, epoch), call)
+                dispatch_call(engine.services, self.team, self.task.call_order(task_id, call.id, epoch), call)
 
     def _send_turn(self, action: StartTurn, epoch: int) -> None:
-        priority = priority_of(self.task.steps.first)
-        self.engine.services.dispatcher.turn(
-            TurnAssignment(self.task_id, self.task.position.seq, epoch, 1, priority), action.agent
-        )
+        self.engine.services.dispatcher.turn(self.task.turn_order(self.task_id, epoch, attempt=1), action.agent)
 
 
 def dispatch_call(services: Services, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:

@@ -17,17 +17,15 @@ import logging
 from collections.abc import Iterable
 
 from roboco.domain.canonical_json import well_formed
-from roboco.domain.history.step import priority_of
-from roboco.domain.inbox.item import Item, Pause, Resume, parse_item
-from roboco.domain.paths import RESUME_PREFIX, applied_folder, inbox_path, item_path
+from roboco.domain.inbox.item import Item, Pause, Resume
+from roboco.domain.paths import RESUME_PREFIX, applied_folder
 from roboco.domain.rate_report import NEXT_ATTEMPT
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.url import strip_credentials
-from roboco.engine.accept.accept_item import accept_item, stored_item
+from roboco.engine.accept.accept_item import accept_item, stored_item, stored_pauses
 from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.errors import ModelError, UsageError
-from roboco.ports.assignment import TurnAssignment
 from roboco.ports.snapshot import Phase, Snapshot
 
 _log = logging.getLogger(__name__)
@@ -122,14 +120,13 @@ def schedule_resumptions(engine: Engine, profile: ModelProfile, tenant: str) -> 
 
 def resume_task(engine: Engine, task_id: str) -> None:
     """Resume the task if an outage has paused it, or end its delay. A pause that the user has set remains."""
-    ends = _outage_pauses(engine.workspace, task_id)
+    ends = tuple(sorted(item.item_id for item in stored_pauses(engine.workspace, task_id) if item.outage))
     if not ends:
         _end_delay(engine, task_id)
         return
     item_id = f"resumed-{ends[-1]}"
-    item = stored_item(engine.workspace, task_id, item_id) or Resume(
-        item_id=item_id, created_at=engine.now(), supersedes=ends
-    )
+    resumption = Resume(item_id=item_id, created_at=engine.now(), supersedes=ends)
+    item = stored_item(engine.workspace, task_id, item_id) or resumption
     try:
         accept_item(engine, task_id, item, enforce_capacity=False)
     except UsageError as error:
@@ -139,26 +136,14 @@ def resume_task(engine: Engine, task_id: str) -> None:
 def _end_delay(engine: Engine, task_id: str) -> None:
     """Dispatch a turn that the model's server has refused, and that waits for its next attempt."""
     task = engine.tasks.task_store.load(task_id, 1)
-    if (
-        task is None
-        or task.position.phase is not Phase.TURN
-        or task.attempt.claimed
-        or not (task.attempt.deferred_for and task.refusals.count)
-    ):
+    if task is None or task.position.phase is not Phase.TURN or task.attempt.claimed:
         return
+    if task.attempt.deferred_for and task.refusals.count:
+        dispatch_deferred(engine, task_id, task)
+
+
+def dispatch_deferred(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Dispatch a deferred turn, unless another process has done so since the task was loaded."""
     if engine.tasks.leases.count_redelivery(task_id, task.position.epoch, dispatched=True):
         engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
-        order = TurnAssignment(
-            task_id, task.position.seq, task.position.epoch, task.attempt.number, priority_of(task.steps.first)
-        )
-        engine.services.dispatcher.turn(order, task.position.agent)
-
-
-def _outage_pauses(workspace: WorkspaceRecords, task_id: str) -> tuple[str, ...]:
-    found = []
-    for name in workspace.files.names(inbox_path(task_id)):
-        data = workspace.files.get(item_path(task_id, name.removesuffix(".json")))
-        item = None if data is None else parse_item(data)
-        if isinstance(item, Pause) and item.outage:
-            found.append(item.item_id)
-    return tuple(sorted(found))
+        engine.services.dispatcher.turn(task.turn_order(task_id), task.position.agent)

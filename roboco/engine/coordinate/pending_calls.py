@@ -9,7 +9,6 @@ import logging
 from dataclasses import dataclass, replace
 
 from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.tool_answers import (
     approval_decisions,
     ended_outcome,
@@ -19,7 +18,6 @@ from roboco.domain.decision.tool_answers import (
     waits_for_client,
 )
 from roboco.domain.history.part import ToolCall, ToolOutcome
-from roboco.domain.history.step import priority_of
 from roboco.domain.inbox.item import Item
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.close_call import close_call
@@ -36,7 +34,7 @@ from roboco.engine.coordinate.pending_turn import (
 )
 from roboco.engine.coordinate.shop_task import check_shop_task
 from roboco.engine.coordinate.switched_off import cause_of_wait, check_delay
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, store_dead_letter
 from roboco.engine.record.effects import has_intent, stored_outcome
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.dispatcher import AttemptStatus
@@ -67,12 +65,11 @@ class PendingCalls:
         open_calls = self._open_calls()
         unclaimed = [pair for pair in open_calls if not pair[1].claimed and not self._is_shop_task(pair[0])]
         again = clear_stale_cancellation(self.engine.tasks, self.task_id, self.task)
-        due = {
-            call.id for call, _ in unclaimed if needs_approval(self.team, call)
-        }  # the approval may have just arrived
+        # the approvals of these may have just arrived
+        due = {call.id for call, _ in unclaimed if needs_approval(self.team, call)}
         if unclaimed and redeliver:
             due = self._due(unclaimed, due)
-        startable = [(self._assignment(*pair), pair[0]) for pair in unclaimed]
+        startable = [(self._assignment(call), call) for call, _ in unclaimed]
         for assignment, call in startable:
             if call.tool_name != DELEGATE and (again or call.id in due):
                 dispatch_call(self.engine.services, self.team, assignment, call)
@@ -81,8 +78,8 @@ class PendingCalls:
         expired = [(call, state) for call, state in open_calls if state.claimed and state.lease_left <= 0]
         if expired and wait_for_renewal(self.engine, self.task_id, by_sweeper=redeliver):
             return Rest()
-        for call, state in expired:
-            restart_call(self.engine, self.team, self._assignment(call, state), call)
+        for call, _ in expired:
+            restart_call(self.engine, self.team, self._assignment(call), call)
         self._schedule_check(open_calls)
         self._check_shop_tasks(open_calls, redeliver)
         return Rest() if open_calls else Decide()
@@ -100,8 +97,8 @@ class PendingCalls:
         why = next(iter(causes.values()), "")
         ended = {
             call.id
-            for call, state in waiting
-            if call.id not in causes and self.engine.tasks.leases.end_wait(self._assignment(call, state), why)
+            for call, _ in waiting
+            if call.id not in causes and self.engine.tasks.leases.end_wait(self._assignment(call), why)
         }
         if waiting:
             delay = check_delay(self.engine, self.task) if causes else self.engine.policy.redelivery_delay
@@ -132,7 +129,7 @@ class PendingCalls:
         """Send Celery tasks of other applications, end the calls whose time is up, and schedule the next check."""
         tasks = [pair for pair in open_calls if self._is_shop_task(pair[0])]
         delays = [
-            check_shop_task(self.engine, self.team, self.task, (self._assignment(call, state), call, state), by_sweeper)
+            check_shop_task(self.engine, self.team, self.task, (self._assignment(call), call, state), by_sweeper)
             for call, state in tasks
             if not state.claimed or state.lease_left > 0
         ]
@@ -153,16 +150,8 @@ class PendingCalls:
             if call.id in approvals or not needs_approval(self.team, call)
         ]
 
-    def _assignment(self, call: ToolCall, state: CallState) -> ToolAssignment:
-        task = self.task
-        return ToolAssignment(
-            self.task_id,
-            task.position.seq - 1,
-            task.position.epoch,
-            call.id,
-            state.attempt,
-            priority_of(task.steps.first),
-        )
+    def _assignment(self, call: ToolCall) -> ToolAssignment:
+        return self.task.call_order(self.task_id, call.id)
 
 
 def restart_call(
@@ -194,8 +183,6 @@ def _lost_too_often(engine: Engine, team: Team, assignment: ToolAssignment, call
         return stored
     why = f"tool {call.tool_name!r} was lost {assignment.attempt} times, with the worker that ran it"
     detail = f"{call.tool_name}, call {call.id}"
-    engine.tasks.dead_letters.add(
-        dead_letter_of_lost_work("tool", assignment.task_id, detail, why, assignment.attempt, engine.now())
-    )
+    store_dead_letter(engine, "tool", assignment.task_id, detail, why, assignment.attempt)
     _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", assignment.task_id, why)
     return ended_outcome(team.tool(call.tool_name) if begun else None, call.id, why)

@@ -9,16 +9,14 @@ A message that still waits in its queue is not sent again, so a backlog does not
 
 from dataclasses import dataclass
 
-from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.history.step import priority_of
 from roboco.domain.ids import step_id_at
 from roboco.domain.stream.event import TurnRestarted
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.switched_off import check_delay, turn_work
-from roboco.engine.engine import Engine, Policy, Services, TaskStores
+from roboco.engine.engine import Engine, Policy, TaskStores, store_dead_letter
 from roboco.engine.record import recover
-from roboco.ports.assignment import TurnAssignment
 from roboco.ports.snapshot import Snapshot
 from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
 
@@ -128,14 +126,9 @@ def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliv
 
 
 def _give_up(engine: Engine, task_id: str, task: Snapshot) -> GiveUp:
-    lost = task.attempt.counted
-    reason = (
-        f"{task.position.agent}'s turn was lost {lost} times, with its worker or in the middle of its model's answer"
-    )
-    detail = f"{task.position.agent}, step {task.position.seq}"
-    engine.tasks.dead_letters.add(
-        dead_letter_of_lost_work("turn", task_id, detail, reason, task.attempt.number, engine.now())
-    )
+    agent, lost = task.position.agent, task.attempt.counted
+    reason = f"{agent}'s turn was lost {lost} times, with its worker or in the middle of its model's answer"
+    store_dead_letter(engine, "turn", task_id, f"{agent}, step {task.position.seq}", reason, task.attempt.number)
     return GiveUp(reason)
 
 
@@ -146,28 +139,18 @@ def _check_unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, r
     if task.attempt.deferred_for is not None:
         _dispatch_deferred(engine, task_id, team, task, task.attempt.deferred_for)
     elif cleared or (redeliver and needs_redelivery(engine, task_id, task)):
-        _dispatch_turn(engine.services, task_id, task, task.position.epoch, task.attempt.number)
+        engine.services.dispatcher.turn(task.turn_order(task_id), task.position.agent)
     return Rest()
 
 
 def _dispatch_deferred(engine: Engine, task_id: str, team: Team, task: Snapshot, seconds: float) -> None:
-    """Dispatch the deferred turn if its delay is over; else schedule the next check for that time.
-
-    A turn that is switched off is checked again later, without a message to a worker.
-    """
+    """Dispatch the deferred turn if its delay is over; else schedule the next check for that time."""
     if seconds > 0:
         engine.tasks.schedule.set(task_id, seconds)
     elif engine.process.switches.blocking(turn_work(team, task_id, task.position.agent)):
         engine.tasks.schedule.set(task_id, check_delay(engine, task))
-    elif engine.tasks.leases.count_redelivery(task_id, task.position.epoch, dispatched=True):
-        engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
-        _dispatch_turn(engine.services, task_id, task, task.position.epoch, task.attempt.number)
-
-
-def _dispatch_turn(services: Services, task_id: str, task: Snapshot, epoch: int, attempt: int) -> None:
-    services.dispatcher.turn(
-        TurnAssignment(task_id, task.position.seq, epoch, attempt, priority_of(task.steps.first)), task.position.agent
-    )
+    else:
+        outage.dispatch_deferred(engine, task_id, task)
 
 
 def restart_turn(
@@ -191,7 +174,7 @@ def restart_turn(
         return False
     engine.services.telemetry.record(ATTEMPT_RESTARTS, 1, "turn")
     engine.tasks.schedule.set(task_id, min(RESTART_CHECK_DELAY, engine.policy.redelivery_delay))
-    _dispatch_turn(engine.services, task_id, task, epoch, attempt)
+    engine.services.dispatcher.turn(task.turn_order(task_id, epoch, attempt), task.position.agent)
     return True
 
 

@@ -7,11 +7,10 @@ that is too late, cancels no remote task.
 
 import logging
 
-from roboco.domain.history.step import priority_of
 from roboco.domain.team.model_profile import REMOTE_AGENT, ModelProfile
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
-from roboco.ports.assignment import CANCELS, TurnAssignment
+from roboco.ports.assignment import CANCELS
 from roboco.ports.remote_task import RemoteRecord, record_path, records_of_turn
 from roboco.ports.snapshot import Phase, Snapshot, TaskPosition
 from roboco.ports.workspace import Files
@@ -67,11 +66,9 @@ def is_awaited(engine: Engine, task_id: str, task: Snapshot, record: RemoteRecor
     if since is None:
         engine.tasks.task_store.add_items(task_id, (), interrupt=True, epoch=epoch)
     elif since > engine.policy.lease + REMOTE_STOP_SECONDS:
-        _log.warning(
-            "task %s: the remote task %r is not cancelled: %s", task_id, record.task, record.error or "no answer"
-        )
+        why = record.error or "no answer"
+        _log.warning("task %s: the remote task %r is not cancelled: %s", task_id, record.task, why)
         return False
     engine.tasks.schedule.set(task_id, CHECK_DELAY)
-    order = TurnAssignment(task_id, task.position.seq, epoch, CANCELS, priority_of(task.steps.first))
-    engine.services.dispatcher.turn(order, task.position.agent)
+    engine.services.dispatcher.turn(task.turn_order(task_id, attempt=CANCELS), task.position.agent)
     return True

@@ -67,6 +67,7 @@ def check_shop_task(
     """
     assignment, call, state = pending
     tool, sent = _tool(team, call), sent_task(engine.workspace, assignment.task_id, call.id)
+    work = call_work(team, assignment.task_id, task.steps.tail[-1].agent_name, call)
     left = tool.timeout if sent is None else sent.at + tool.timeout - engine.clock.now()
     if left <= 0:
         engine.services.telemetry.record(TOOL_SECONDS, tool.timeout, call.tool_name, "error")
@@ -77,10 +78,7 @@ def check_shop_task(
         return min(left, MAX_CHECK_DELAY)
     elif not by_sweeper:
         return _Sending(engine, team, task, assignment, call).run()
-    elif (
-        engine.process.switches.blocking(call_work(team, assignment.task_id, task.steps.tail[-1].agent_name, call))
-        is None
-    ):
+    elif engine.process.switches.blocking(work) is None:
         engine.services.dispatcher.advance(assignment.task_id)
     return check_delay(engine, task)
 
@@ -234,10 +232,8 @@ def accept_task_answer(engine: Engine, given: TaskAnswer) -> None:
         accept_item(engine, task_id, before)
         return
     step, call = open_call(engine, task_id, call_id)
-    task, tool = (
-        recover.load_task(engine, task_id),
-        engine.workspace.frozen_teams.get(task_id).task_tool(call.tool_name),
-    )
+    task = recover.load_task(engine, task_id)
+    tool = engine.workspace.frozen_teams.get(task_id).task_tool(call.tool_name)
     if task is None or tool is None:
         raise StateConflict(f"call_id: call {call_id!r} of task {task_id!r} waits for no Celery task")
     state = task.calls.get(call_id, CallState())

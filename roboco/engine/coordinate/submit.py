@@ -24,11 +24,7 @@ def submit(engine: Engine, submission: Submission, team: Team) -> bool:
 
 
 def _start_turn(engine: Engine, accepted: AcceptedTask) -> bool:
-    """Load the task into Redis, and dispatch its first turn. Return False if a coordinator has to decide.
-
-    It has to if an item has arrived, if the task starts later, if its team has a custom router, or if Redis has the
-    task already.
-    """
+    """Load the task into Redis, and dispatch its first turn. Return False if a coordinator has to decide."""
     steps = accepted.steps
     next_step = NextStep(engine, accepted.task_id, accepted.team, Snapshot.new(steps, fold(steps)))
     action = None if ETA in steps[0].metadata else next_step.decide_locally()

@@ -9,6 +9,8 @@ receipt does not show. What is counted is counted before it is removed. Redis is
 worker has a fence with which it could write steps; a file that a late worker stores nevertheless is removed by later
 checks, after a minute, an hour and a day.
 
+Sub-tasks are erased with their task: they exist for it alone. Forks are tasks of others; the request decides.
+
 Cost in requests to the workspace, beside those for the files themselves: about 25, and six for each check. The dead
 letters are read at the first and at the last check. A job removes at most 20,000 files before it lets other work of the
 shard go first, and a process carries out PARALLEL_ERASURES at the same time, so that the other lanes of its sweeper
@@ -16,9 +18,14 @@ stay free.
 """
 
 import logging
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 
+from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import sha256
+from roboco.domain.history.step import parse_step
+from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import (
     ENTER_PREFIX,
@@ -29,19 +36,20 @@ from roboco.domain.paths import (
     RESUME_PREFIX,
     erasure_path,
     fork_name_path,
+    forks_path,
     notify_marker_path,
     open_marker_path,
     task_folder,
     tombstone_path,
 )
-from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
+from roboco.domain.removal.erasure import MAX_LISTED, ErasureReceipt, ErasureRequest, concerns
 from roboco.engine.accept.accept_item import accept_item
-from roboco.engine.accept.request_erasure import pending_receipt
+from roboco.engine.accept.request_erasure import pending_receipt, request_erasure
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords, reset_attempts
-from roboco.engine.operate.erasure_inventory import letters_of, request_listed_parts, take_inventory
-from roboco.engine.record.task_memory import forget_entries
-from roboco.engine.workspace_records import parse_receipt, parse_request
+from roboco.engine.record.task_memory import forget_entries, memory_of, remembered_by
+from roboco.engine.workspace_records import is_erased, parse_receipt, parse_request
 from roboco.errors import CorruptHistory, TransientError, UsageError
+from roboco.ports.dead_letters import DeadLetterPage
 from roboco.ports.lease_renewals import AttemptLease
 
 
@@ -62,7 +70,7 @@ class StoredReceipt:
         if known is None:
             found.update()
         elif known.status == "erasing" and _origin(known) != _origin(pending_receipt(request)):
-            request_listed_parts(engine, request, known)
+            _request_listed_parts(engine, request, known)
             found.update(**_origin(pending_receipt(request)))
         return found
 
@@ -99,6 +107,7 @@ GIVEN_UP_DELAY = 3600.0
 MAX_CLOCK_SKEW = 60.0
 """Seconds by which a request may be of the future. Of a later one, the client's clock is wrong."""
 PAGE_SIZE = 1000
+"""Files, or names of forks, that are removed or read at a time."""
 MAX_PAGES = 20
 """Pages of files that one job removes."""
 
@@ -141,16 +150,12 @@ def _carry_out(engine: Engine, task_id: str) -> float | None:
     request = _request_of(engine, task_id)
     if request is None:
         return None
-    return _continue(engine, request, StoredReceipt.open(engine, request))
-
-
-def _continue(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> float | None:
-    """Continue with the first step that the receipt does not show. Return the same as `_carry_out`."""
+    receipt = StoredReceipt.open(engine, request)  # it shows the first step that is missing
     if receipt.now.finished_at is None:
         if not _has_ended(engine, request):
             return _pause(engine, request)
         if receipt.now.files is None:
-            receipt.update(**take_inventory(engine, request))
+            receipt.update(**_take_inventory(engine, request))
         if not request.keep_memory:
             _forget_entries(engine, receipt)
         if not _remove(engine, request.task_id, receipt):
@@ -176,10 +181,6 @@ def _elapsed(engine: Engine, request: ErasureRequest) -> float:
     return (engine.now() - request.requested_at).total_seconds()
 
 
-def _has_timed_out(engine: Engine, request: ErasureRequest) -> bool:
-    return _elapsed(engine, request) >= STOP_TIMEOUT
-
-
 def _pause(engine: Engine, request: ErasureRequest) -> float:
     """Return the seconds until the next check of a task that has not ended: some 40 checks in five minutes."""
     return min(max(STOP_INTERVAL, _elapsed(engine, request) / 10), GIVEN_UP_DELAY)
@@ -191,15 +192,14 @@ def _has_ended(engine: Engine, request: ErasureRequest) -> bool:
     Without `stop` an open marker is that of a client that was late.
     """
     task_id = request.task_id
-    if _has_timed_out(engine, request):
+    if _elapsed(engine, request) >= STOP_TIMEOUT:
         return True
     marker = engine.workspace.files.get(open_marker_path(task_id))
     if marker is None or (marker == OPENED and not request.stop):
         return engine.workspace.files.get(notify_marker_path(task_id)) is None
     if marker == OPENED:
-        item = Stop(
-            item_id=f"stop-{sha256(task_id)[:32]}", created_at=engine.now(), reason="the task is erased", by=request.by
-        )
+        item_id, why = f"stop-{sha256(task_id)[:32]}", "the task is erased"
+        item = Stop(item_id=item_id, created_at=engine.now(), reason=why, by=request.by)
         try:
             accept_item(engine, task_id, item, enforce_capacity=False)
         except UsageError as error:  # it has ended since
@@ -246,13 +246,12 @@ def _forget_entries(engine: Engine, receipt: StoredReceipt) -> None:
         forget_entries(engine.workspace, receipt.now.memory, receipt.now.task_id)
     except CorruptHistory as error:
         if str(error) not in receipt.now.problem:
-            receipt.update(
-                problem="; ".join(filter(None, (receipt.now.problem, f"remembered entries remain: {error}")))
-            )
+            problems = receipt.now.problem, f"remembered entries remain: {error}"
+            receipt.update(problem="; ".join(filter(None, problems)))
 
 
 def _remove_letters(tasks: TaskStores, task_id: str) -> None:
-    for letter_id in letters_of(tasks, task_id):
+    for letter_id in _letters_of(tasks, task_id):
         tasks.dead_letters.remove(letter_id)
 
 
@@ -276,3 +275,86 @@ def _check_late_files(engine: Engine, request: ErasureRequest, receipt: StoredRe
     _remove_letters(engine.tasks, task_id)
     engine.workspace.files.delete(erasure_path(task_id))
     return None
+
+
+def _take_inventory(engine: Engine, request: ErasureRequest) -> dict[str, object]:
+    """Request the erasure of sub-tasks, and of forks if that is chosen. Return the counts for the receipt."""
+    task_id, problem = request.task_id, ""
+    kinds, size = Counter[str](), 0
+    for file in engine.workspace.files.tree(task_folder(task_id)):
+        kinds[file.path.split("/")[1].partition(".")[0]] += 1
+        size += file.size
+    sub_tasks, memory, remembered = list[str](), "", 0
+    try:
+        memory = memory_of(engine.workspace, task_id)
+        for child in _sub_tasks(engine.workspace, task_id):
+            _request_other(engine, request, child)
+            sub_tasks.append(child)
+        remembered = len(remembered_by(engine.workspace, memory, task_id).entries)
+    except CorruptHistory as error:
+        problem = f"sub-tasks and remembered entries may remain, because a record cannot be read: {error}"
+    names = _names_below(engine.workspace, forks_path(task_id))
+    forks = [fork for fork in names if not is_erased(engine.workspace.files, fork)]
+    for fork in forks if request.forks == "erase" else ():
+        _request_other(engine, request, fork)
+    if len(sub_tasks) > MAX_LISTED or len(forks) > MAX_LISTED:
+        problem = f"{len(sub_tasks)} sub-tasks and {len(forks)} forks; this receipt lists {MAX_LISTED} of each at most"
+    return {
+        "files": kinds.total(),
+        "bytes": size,
+        "kinds": dict(sorted(kinds.items())),
+        "dead_letters": len(_letters_of(engine.tasks, task_id)),
+        "sub_tasks": sub_tasks[:MAX_LISTED],
+        "forks": forks[:MAX_LISTED],
+        "memory": memory,
+        "remembered": remembered,
+        "problem": problem,
+    }
+
+
+def _request_listed_parts(engine: Engine, request: ErasureRequest, receipt: ErasureReceipt) -> None:
+    """Request the erasure of the parts that an earlier receipt lists: the task's files may be gone."""
+    for part in (*receipt.sub_tasks, *(receipt.forks if request.forks == "erase" else ())):
+        _request_other(engine, request, part)
+
+
+def _letters_of(tasks: TaskStores, task_id: str) -> list[str]:
+    """Return the ids of the dead letters that concern the task. Cost: the letters, 1,000 at most."""
+    found = list[str]()
+    page = DeadLetterPage([], "")
+    while True:
+        page = tasks.dead_letters.page(100, page.cursor)
+        found += (letter.letter_id for letter in page.letters if concerns(letter, task_id))
+        if not page.cursor:
+            return found
+
+
+def _sub_tasks(workspace: WorkspaceRecords, task_id: str) -> Iterable[str]:
+    """Yield the sub-tasks, also one that was stopped before it was submitted and holds no more than this stop.
+
+    Only lines that may delegate are parsed. Cost: a request for each delegating call.
+    """
+    for line in workspace.histories.lines(task_id):
+        if f'"{DELEGATE}"'.encode() not in line:
+            continue
+        for call in parse_step(line).calls:
+            child = sub_task_id(task_id, call.id)
+            if call.tool_name == DELEGATE and next(workspace.files.tree(task_folder(child)), None) is not None:
+                yield child
+
+
+def _request_other(engine: Engine, request: ErasureRequest, task_id: str) -> None:
+    fields = {"task_id": task_id, "requested_at": engine.now(), "stop": True}
+    other = request.model_copy(update=fields | ({"forks": "keep"} if request.forks == "refuse" else {}))
+    try:
+        request_erasure(engine, other)
+    except UsageError as error:  # it never existed, or was removed by hand
+        _log.info("task %s, a part of task %s, is not erased: %s", task_id, request.task_id, error)
+
+
+def _names_below(workspace: WorkspaceRecords, folder: str) -> list[str]:
+    found = page = workspace.files.names_after(folder, "", PAGE_SIZE)
+    while len(page) == PAGE_SIZE:
+        page = workspace.files.names_after(folder, page[-1], PAGE_SIZE)
+        found = [*found, *page]
+    return found

@@ -59,6 +59,7 @@ NEXT_PHASE = {
     FillPhase.NOTIFY: FillPhase.ERASE,
     FillPhase.ERASE: FillPhase.DONE,
 }
+FOLDERS = {FillPhase.OPEN: OPEN_MARKERS, FillPhase.NOTIFY: NOTIFY_MARKERS, FillPhase.ERASE: ERASURES}
 JOBS = {FillPhase.NOTIFY: NOTIFY_PREFIX, FillPhase.ERASE: ERASE_PREFIX}
 """The prefix of the entries of markers that are no open tasks."""
 
@@ -125,15 +126,10 @@ def _finish(tasks: TaskStores, mark: str, token: str) -> None:
 
 def _process_page(engine: Engine, position: FillPosition) -> FillPosition:
     """Enter the page's tasks in the schedule. Return the next position."""
-    match position.phase:
-        case FillPhase.SCHEDULED:
-            after = _enter_scheduled(engine.tasks, position)
-        case FillPhase.OPEN:
-            after = _enter_marked(engine, position, OPEN_MARKERS)
-        case FillPhase.NOTIFY:
-            after = _enter_marked(engine, position, NOTIFY_MARKERS)
-        case _:
-            after = _enter_marked(engine, position, ERASURES)
+    if position.phase is FillPhase.SCHEDULED:
+        after = _enter_scheduled(engine.tasks, position)
+    else:
+        after = _enter_marked(engine, position, FOLDERS[position.phase])
     if after.phase is FillPhase.DONE and after.missed:
         _log.warning("shards %s of the schedule do not answer and are filled again", sorted(after.missed))
         return FillPosition(position.kind, FIRST_PHASE[position.kind], shards=after.missed)

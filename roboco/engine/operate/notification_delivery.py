@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.notification import MAX_TARGETS, Notification, NotificationName, NotifyTarget
 from roboco.domain.paths import (
     notification_path,
@@ -24,7 +23,7 @@ from roboco.domain.paths import (
     push_receivers_path,
     tombstone_path,
 )
-from roboco.engine.engine import Engine, Services, WorkspaceRecords
+from roboco.engine.engine import Engine, Services, WorkspaceRecords, store_dead_letter
 from roboco.engine.notifications import (
     newest_finished,
     pending_names,
@@ -86,9 +85,8 @@ def deliver(engine: Engine, task_id: str) -> None:
         if pending_names(engine.workspace, task_id):
             engine.tasks.schedule.schedule_no_later_than(key, engine.policy.lease)
         return
-    exhausted = (
-        f"{unfinished} workers were lost while they delivered it" if unfinished >= engine.policy.max_attempts else None
-    )
+    lost = f"{unfinished} workers were lost while they delivered it"
+    exhausted = lost if unfinished >= engine.policy.max_attempts else None
     try:
         with engine.process.heartbeat.renewing(AttemptLease(key)):
             _deliver_due(engine, task_id, exhausted)
@@ -170,19 +168,16 @@ def _after_attempt(
     notice: Notification, target: NotifyTarget, now: float, reason: str, min_delay: float = 0.0
 ) -> Notification:
     """Return the notification with one more failed attempt and the time of the next one."""
-    latest_delay = notice.first_attempt_at + DELIVERY_PERIOD - FINAL_ATTEMPT_BEFORE_END - now
-    return notice.after_attempt(
-        now, reason, max(min(min_delay, latest_delay), CONFIRM_TIMEOUT if target.confirmed else 0.0)
-    )
+    latest = notice.first_attempt_at + DELIVERY_PERIOD - FINAL_ATTEMPT_BEFORE_END - now
+    least = CONFIRM_TIMEOUT if target.confirmed else 0.0
+    return notice.after_attempt(now, reason, max(min(min_delay, latest), least))
 
 
 def _give_up(engine: Engine, name: str, notice: Notification, target: NotifyTarget) -> None:
     """Store a dead letter for the notification, and its result."""
     reason = f"the notification of {target.label} that the task is {notice.status} was not delivered: {notice.error}"
     _log.error("task %s: %s", notice.task_id, reason)
-    engine.tasks.dead_letters.add(
-        dead_letter_of_lost_work("notify", notice.task_id, name, reason, notice.attempts, engine.now())
-    )
+    store_dead_letter(engine, "notify", notice.task_id, name, reason, notice.attempts)
     settle(engine, name, notice, "given_up")
 
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 from roboco.domain.canonical_json import sha256
 from roboco.domain.paths import notify_marker_path
 from roboco.domain.removal.erasure import ErasureRequest
-from roboco.domain.removal.retention import RetentionRule, due_rule
+from roboco.domain.removal.retention import due_rule
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.accept.request_erasure import request_erasure
 from roboco.engine.engine import Engine
@@ -84,11 +84,8 @@ def _is_page_due(scan: RetentionScan, now: float) -> bool:
 
 def _current_scan(engine: Engine) -> RetentionScan | None:
     """Return the scan that runs or was the last one, a new one if it is time, or None if others scan by other rules."""
-    known, rules, now = (
-        engine.tasks.task_index.load_scan(RetentionScan),
-        rules_digest(engine.policy.retention_rules),
-        engine.clock.now(),
-    )
+    known, now = engine.tasks.task_index.load_scan(RetentionScan), engine.clock.now()
+    rules = sha256("\n".join(rule.text for rule in engine.policy.retention_rules))[:16]
     if known is not None and known.began <= now + MAX_CLOCK_SKEW:  # else it began by a clock that was wrong
         if known.rules != rules and now < known.began + RULES_INTERVAL:
             return None
@@ -100,11 +97,6 @@ def _current_scan(engine: Engine) -> RetentionScan | None:
     changed = known is not None and known.rules != rules
     _log.info("retention: a scan begins%s", ", because the rules have changed" if changed else "")
     return begun
-
-
-def rules_digest(rules: tuple[RetentionRule, ...]) -> str:
-    """Return a digest of the rules, in their order."""
-    return sha256("\n".join(rule.text for rule in rules))[:16]
 
 
 def _process_page(engine: Engine, scan: RetentionScan) -> RetentionScan | None:

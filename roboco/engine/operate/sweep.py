@@ -17,7 +17,6 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.paths import (
     EARLY_FILES_PREFIX,
     ENTER_PREFIX,
@@ -33,7 +32,7 @@ from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.actions import IDLE_CHECK_INTERVAL
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.coordinate.archive import close_again
-from roboco.engine.engine import Engine, reset_attempts
+from roboco.engine.engine import Engine, reset_attempts, store_dead_letter
 from roboco.engine.operate.erase import erase_task
 from roboco.engine.record import recover
 from roboco.engine.record.recover import restore_inbox
@@ -76,10 +75,7 @@ def _process_entry(engine: Engine, entry: ClaimedEntry, run_pass: RunPass) -> No
 
 
 def _run_isolated(engine: Engine, entry: str, work: Callable[[], None]) -> None:
-    """Do the work. If it fails, log the error and schedule the entry for a retry.
-
-    Raise TransientError if the schedule does not answer either.
-    """
+    """Do the work. If it fails, log the error and schedule the entry for a retry."""
     try:
         work()
     except TransientError as error:
@@ -96,10 +92,7 @@ def _run_isolated(engine: Engine, entry: str, work: Callable[[], None]) -> None:
 
 
 def _hurry_others(engine: Engine) -> None:
-    """Retry the entries that have failed soon, RETRIES_PER_SECOND: an entry of them has succeeded, so a server answers.
-
-    Raise TransientError if the schedule does not answer.
-    """
+    """Retry the entries that have failed soon, RETRIES_PER_SECOND: one of them has succeeded, so a server answers."""
     for number, entry in enumerate(engine.process.backoff.take_failed()):
         engine.tasks.schedule.schedule_no_later_than(entry, number / RETRIES_PER_SECOND)
 
@@ -126,10 +119,8 @@ def _reconcile(engine: Engine, task_id: str, run_pass: RunPass) -> None:
                 engine.tasks.leases.finish_attempts(key)
                 raise
             engine.tasks.leases.finish_attempts(*finished)
-        elif _abandon(engine, task_id, lost):
-            engine.tasks.leases.finish_attempts(
-                key
-            )  # keep the count if that raised: the next sweep abandons the task again
+        elif _abandon(engine, task_id, lost):  # if that raises, the count stays: the next sweep abandons it again
+            engine.tasks.leases.finish_attempts(key)
 
 
 def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> tuple[str, ...]:
@@ -148,11 +139,7 @@ def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> 
             _log.exception("the sweep of task %s failed; the sweeper retries it in %g s", task_id, delay)
             return ()
         _log.exception("the sweep of task %s failed %d times; a dead letter is stored", task_id, failed)
-        engine.tasks.dead_letters.add(
-            dead_letter_of_lost_work(
-                "advance", task_id, "pass", f"{type(error).__name__}: {error}", failed, engine.now()
-            )
-        )
+        store_dead_letter(engine, "advance", task_id, "pass", f"{type(error).__name__}: {error}", failed)
         engine.tasks.schedule.set(task_id, IDLE_CHECK_INTERVAL)
     return ()
 
@@ -162,8 +149,7 @@ def _quarantine(engine: Engine, task_id: str, error: CorruptHistory) -> None:
 
     A task that is not in this workspace at all belongs to another one. It continues soon after its coordinator starts.
     """
-    dead_letter = dead_letter_of_lost_work("advance", task_id, "history", str(error), 1, engine.now())
-    engine.tasks.dead_letters.add(dead_letter)
+    dead_letter = store_dead_letter(engine, "advance", task_id, "history", str(error), 1)
     if engine.workspace.files.size(team_path(task_id)) is None:
         engine.tasks.schedule.set(task_id, FOREIGN_TASK_DELAY)
         _log.error(
@@ -188,7 +174,7 @@ def _abandon(engine: Engine, task_id: str, lost: int) -> bool:
         return False
     reason = f"{lost} sweepers were lost in a pass over the task"
     _log.error("task %s is abandoned: %s", task_id, reason)
-    engine.tasks.dead_letters.add(dead_letter_of_lost_work("advance", task_id, "", reason, lost, engine.now()))
+    store_dead_letter(engine, "advance", task_id, "", reason, lost)
     advance(engine, task_id, True, reason)
     return True
 
@@ -204,11 +190,8 @@ def _start_new_generation(engine: Engine, task_id: str) -> None:
     recover.reset_logs(engine, task_id)
     engine.tasks.schedule.set(task_id)
     task = engine.tasks.task_store.load(task_id, 1)
-    if (
-        task is not None
-        and task.position.phase is Phase.END
-        and engine.workspace.files.get(open_marker_path(task_id)) is None
-    ):
+    has_ended = task is not None and task.position.phase is Phase.END
+    if task is not None and has_ended and engine.workspace.files.get(open_marker_path(task_id)) is None:
         close_again(engine, task_id, task)
 
 

@@ -9,19 +9,21 @@ not show that yet. As a rule this takes some ten requests to the workspace.
 from roboco.domain.paths import OPENED, open_marker_path
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
-from roboco.engine.retry import TaskClosing
+from roboco.engine.retry import TaskClosing, after_close
 from roboco.ports.snapshot import Phase
 
 
-def check_not_closing(engine: Engine, task_id: str) -> TaskSummary:
-    """Return the summary of the task in its workspace, which is complete if the task has ended.
+def closed_summary(engine: Engine, task_id: str) -> TaskSummary:
+    """Return the summary of the task in its workspace. If the task has ended, wait until it is complete.
 
-    Raise UsageError if there is no such task, and TaskClosing if it has ended and is not closed yet.
+    Raise UsageError if there is no such task, and TransientError if it is not closed in some seconds.
     Cost: two requests, one after the other, and a read of Redis for an open task.
     """
-    marker = engine.workspace.files.get(
-        open_marker_path(task_id)
-    )  # first: it is removed after the summary shows the end
+    return after_close(engine.clock, lambda: _summary_unless_closing(engine, task_id))
+
+
+def _summary_unless_closing(engine: Engine, task_id: str) -> TaskSummary:
+    marker = engine.workspace.files.get(open_marker_path(task_id))  # first: the summary shows the end without it
     summary = engine.workspace.summaries.require(task_id)
     if marker is None:
         return summary

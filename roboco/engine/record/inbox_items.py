@@ -93,9 +93,8 @@ def pending_items(engine: Engine, task_id: str, task: Snapshot, applied: Collect
     for item_id in ended:
         _mark_pause_applied(engine, task_id, item_id, task.position.seq - 1)
     rest = [item for item in found if item.item_id not in ended or isinstance(item, Resume)]
-    return _without_vain_interrupts(
-        engine, task_id, task, sorted(rest, key=lambda item: (item.created_at, item.item_id))
-    )
+    rest.sort(key=lambda item: (item.created_at, item.item_id))
+    return _without_vain_interrupts(engine, task_id, task, rest)
 
 
 def _without_vain_interrupts(engine: Engine, task_id: str, task: Snapshot, items: list[Item]) -> tuple[Item, ...]:
@@ -116,10 +115,7 @@ def _without_vain_interrupts(engine: Engine, task_id: str, task: Snapshot, items
 
 
 def _read_items(workspace: WorkspaceRecords, task_id: str, waiting: Sequence[str]) -> dict[str, Item | None] | None:
-    """Return the waiting items by id, with None for an item that is not in the workspace, or None for a closed task.
-
-    The marker and the items are read at the same time: if the task is closed, the items are dropped.
-    """
+    """Return the waiting items by id, with None for an item that is not in the workspace, or None for a closed task."""
     paths = [open_marker_path(task_id), *(item_path(task_id, item_id) for item_id in waiting)]
     marker, *stored = workspace.files.get_many(paths)
     if workspace.summaries.is_closed_by(task_id, marker):
@@ -140,10 +136,9 @@ def _is_applied(workspace: WorkspaceRecords, task_id: str, item_id: str, task: S
 
 def _arrived_late(item: Item, task: Snapshot) -> bool:
     """Return True if the item is about a call that the history has passed already."""
-    return (
-        isinstance(item, ExternalToolResult | ApprovalDecision | UnknownResolution)
-        and item.at_seq < task.position.seq - 1
-    )
+    if isinstance(item, ExternalToolResult | ApprovalDecision | UnknownResolution):
+        return item.at_seq < task.position.seq - 1
+    return False
 
 
 def _mark_pause_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:

@@ -53,7 +53,6 @@ from roboco.domain.task_summary import parse_summary
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.workspace_records import receipt_of
 from roboco.errors import CorruptHistory, TransientError
-from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.dispatcher import AttemptStatus, Dispatcher
 from roboco.ports.snapshot import COORDINATOR_TAIL_LENGTH, CallState, Phase, Snapshot
 from roboco.ports.task_store import Commit
@@ -98,31 +97,22 @@ def report_attempts(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: 
 
 
 def _report_turn(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: TaskStep) -> None:
+    attempt, agent = task.attempt, task.position.agent
     if step.by_agent:
-        attempt = int(step.metadata.get("attempt", task.attempt.number))
+        number = int(step.metadata.get("attempt", attempt.number))
         end = AttemptStatus.DONE if step.error is None else AttemptStatus.FAILED
-        dispatcher.report_attempt_end(
-            TurnAssignment(task_id, task.position.seq, task.position.epoch, attempt), task.position.agent, end
-        )
-    elif (
-        task.attempt.claimed or task.attempt.deferred_for is not None
-    ):  # an unclaimed turn is refused when its message arrives
-        assignment = TurnAssignment(task_id, task.position.seq, task.position.epoch, task.attempt.number)
-        dispatcher.report_attempt_end(
-            assignment,
-            task.position.agent,
-            _status_without_result(step, task.attempt.claimed and task.attempt.lease_left <= 0),
-        )
+        dispatcher.report_attempt_end(task.turn_order(task_id, attempt=number), agent, end)
+    elif attempt.claimed or attempt.deferred_for is not None:  # else it is refused when its message arrives
+        end = _status_without_result(step, attempt.claimed and attempt.lease_left <= 0)
+        dispatcher.report_attempt_end(task.turn_order(task_id), agent, end)
 
 
 def _report_calls(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: TaskStep) -> None:
     for call in task.steps.tail[-1].calls:
         state = task.calls.get(call.id)
         if state is not None and state.claimed and state.outcome is None:
-            assignment = ToolAssignment(task_id, task.position.seq - 1, task.position.epoch, call.id, state.attempt)
-            dispatcher.report_attempt_end(
-                assignment, call.tool_name, _status_without_result(step, state.lease_left <= 0)
-            )
+            end = _status_without_result(step, state.lease_left <= 0)
+            dispatcher.report_attempt_end(task.call_order(task_id, call.id), call.tool_name, end)
 
 
 def _status_without_result(step: TaskStep, lost: bool) -> AttemptStatus:

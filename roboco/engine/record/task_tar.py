@@ -25,9 +25,8 @@ from roboco.domain.removal.task_file import (
     is_portable,
 )
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.engine.record.closed import check_not_closing
+from roboco.engine.record.closed import closed_summary
 from roboco.engine.record.task_memory import memory_of, remembered_by
-from roboco.engine.retry import after_close
 from roboco.errors import StateConflict, TransientError
 from roboco.ports.workspace import Files, StoredFile
 
@@ -40,7 +39,7 @@ def check_exportable(engine: Engine, task_id: str) -> None:
 
     Raise UsageError if there is no such task, or if it has not ended, and TransientError if it is not closed in time.
     """
-    summary = after_close(engine.clock, lambda: check_not_closing(engine, task_id))
+    summary = closed_summary(engine, task_id)
     if not summary.status.ended:
         raise StateConflict(
             f"task {task_id!r} is {summary.status}: only an ended task can be exported, since two copies of an open "

@@ -18,7 +18,6 @@ offered. A server that lacks a tool which the team names ends the task: only ano
 from collections.abc import Iterable
 
 from roboco.domain.history.part import ToolCall, ToolOutcome, changed_tool_outcome, failed_outcome
-from roboco.domain.history.step import priority_of
 from roboco.domain.ids import tenant_of
 from roboco.domain.paths import (
     approved_tools_path,
@@ -41,7 +40,7 @@ from roboco.domain.team.tool_listing import (
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import NotFound, TransientError, UsageError
-from roboco.ports.assignment import ListingRequest, TurnAssignment
+from roboco.ports.assignment import ListingRequest
 from roboco.ports.snapshot import Snapshot
 from roboco.ports.tools import Listings, MissingListing, TaskOwner
 
@@ -106,10 +105,8 @@ def list_tools(engine: Engine, request: ListingRequest) -> None:
         listing = Listing(error=listing.missing, refused=True)
     if listing.error:
         tries = _failed_listing(engine.workspace, request.task_id, request.server).attempts + 1
-        path, listing = (
-            failed_listing_path(request.task_id, request.server),
-            listing.model_copy(update={"attempts": tries}),
-        )
+        path = failed_listing_path(request.task_id, request.server)
+        listing = listing.model_copy(update={"attempts": tries})
         engine.workspace.files.put(path, listing.model_dump_json().encode())
     else:
         engine.workspace.files.create(path, listing.model_dump_json().encode())
@@ -129,10 +126,7 @@ def wake_turn(engine: Engine, task_id: str, server: str) -> None:
     if task is None or task.attempt.claimed or task.attempt.deferred_for is None:
         return
     if engine.tasks.leases.count_redelivery(task_id, task.position.epoch, dispatched=True):
-        order = TurnAssignment(
-            task_id, task.position.seq, task.position.epoch, task.attempt.number, priority_of(task.steps.first)
-        )
-        engine.services.dispatcher.turn(order, task.position.agent)
+        engine.services.dispatcher.turn(task.turn_order(task_id), task.position.agent)
 
 
 def changed_tool_refusal(
@@ -158,9 +152,8 @@ def changed_tool_refusal(
     change = ToolChange(server=spec.server, remote=spec.remote, tool=tool)
     engine.workspace.files.create(tool_change_path(task_id, call.id), change.model_dump_json().encode())
     names = [part for part in COMPARED_PARTS if before is None or before.comparable(part) != tool.comparable(part)]
-    return changed_tool_outcome(
-        call, f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}"
-    )
+    why = f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}"
+    return changed_tool_outcome(call, why)
 
 
 def left_out_tools(workspace: WorkspaceRecords, task_id: str) -> list[str]:

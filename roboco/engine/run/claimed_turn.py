@@ -6,14 +6,16 @@ make the cancellation certain.
 """
 
 import logging
+import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.team.team import Team
+from roboco.domain.team.team import Agent, Team
 from roboco.engine.engine import Engine
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.retry import retry
@@ -21,8 +23,11 @@ from roboco.ports.leases import TurnClaim
 from roboco.ports.model import ModelStream
 from roboco.ports.rate_limits import Ticket
 from roboco.ports.remote_task import RemoteTask
-from roboco.ports.snapshot import TurnProgress
+from roboco.ports.snapshot import Snapshot, TurnProgress
 from roboco.ports.telemetry import INTERRUPT_LATENCY_SECONDS, OperationSpan
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT = 1.0
 """Seconds for which a worker waits until the model's connection is closed, to record when it was."""
@@ -47,24 +52,23 @@ class Cancellation:
         """Request cancellation: close the stream, and keep the time of the first request."""
         with self._lock:
             self.requested_at = self.requested_at or self._engine.now()
-            stream = self._stream
-        if stream is not None:
-            stream.close()
+        self._close()
 
     def attach(self, stream: ModelStream) -> None:
         """Attach the stream that a cancellation closes. Close it now if the turn was cancelled or abandoned before."""
         with self._lock:
             self._stream = stream
-            closes = self.requested or self._abandoned
-        if closes:
+        if self.requested or self._abandoned:
             stream.close()
 
     def abandon(self) -> None:
         """Abandon the turn: close the stream, because another attempt has replaced this one or will replace it."""
         with self._lock:
             self._abandoned = True
-            stream = self._stream
-        if stream is not None:
+        self._close()
+
+    def _close(self) -> None:
+        if (stream := self._stream) is not None:
             stream.close()
 
     def receipt(self, claim: TurnClaim, stream: ModelStream, chunks: int) -> dict[str, Any]:
@@ -72,21 +76,20 @@ class Cancellation:
 
         The times are ISO 8601, UTC. `closed_at` is null if the model's connection was not closed within a second.
         """
-        closed_at = self._engine.now() if stream.wait_closed(CLOSE_TIMEOUT) else None
+        engine = self._engine
+        closed_at = engine.now() if stream.wait_closed(CLOSE_TIMEOUT) else None
         description = f"the time of the request to cancel the turn of task {claim.assignment.task_id}"
         request = retry(
-            lambda: self._engine.tasks.leases.cancel_request(claim),
+            lambda: engine.tasks.leases.cancel_request(claim),
             lambda: True,
             description,
-            self._engine.clock,
-            self._engine.policy.store_timeout,
+            engine.clock,
+            engine.policy.store_timeout,
         )
         if request is not None and closed_at is not None:
-            self._engine.services.telemetry.record(
-                INTERRUPT_LATENCY_SECONDS, closed_at.timestamp() - request.requested_at
-            )
+            engine.services.telemetry.record(INTERRUPT_LATENCY_SECONDS, closed_at.timestamp() - request.requested_at)
         return {
-            "requested_at": None if request is None else _iso(self._engine.time_at(request.requested_at)),
+            "requested_at": None if request is None else _iso(engine.time_at(request.requested_at)),
             "seen_at": _iso(self.requested_at),
             "closed_at": _iso(closed_at),
             "chunks_after": 0 if request is None else max(0, chunks - request.emitted_chunks),
@@ -96,8 +99,6 @@ class Cancellation:
 def _iso(time: datetime | None) -> str | None:
     return None if time is None else time.isoformat()
 
-
-_log = logging.getLogger(__name__)
 
 LOGGED_SILENCE = 30.0
 """Seconds of silence of a model after which its worker logs that."""
@@ -149,20 +150,52 @@ class ClaimedTurn:
     """The messages to remote agents of this attempt. A message that is in no record yet is known here."""
 
     @property
-    def model(self) -> str:
-        """The name of the agent's model."""
-        return self.team.profile(self.team.agent(self.claim.snapshot.position.agent)).model
+    def task_id(self) -> str:
+        """The id of the turn's task."""
+        return self.claim.assignment.task_id
+
+    @property
+    def task(self) -> Snapshot:
+        """The task as it was claimed."""
+        return self.claim.snapshot
+
+    @property
+    def agent(self) -> Agent:
+        """The agent whose turn it is."""
+        return self.team.agent(self.task.position.agent)
+
+    @property
+    def rule(self) -> str:
+        """The rule by which the agent was chosen."""
+        return str(self.task.position.routing.get("rule"))
+
+    @property
+    def profile(self) -> ModelProfile:
+        """The profile of the agent's model."""
+        return self.team.profile(self.agent)
+
+    @property
+    def ticket(self) -> Ticket:
+        """The place of the turn's request in the queue of its provider's rate limit."""
+        return tickets.turn_ticket(self.team, self.task_id, self.task)
 
     def with_older_steps(self) -> "ClaimedTurn":
         """Return the turn with all steps that its team can need, also those that Redis has trimmed.
 
         Cost: nothing while Redis or this process has them, else as `HistoryTails.complete`.
         """
-        claim = self.claim
-        task = self.engine.workspace.tails.complete(claim.assignment.task_id, claim.snapshot, self.team.tail_length)
-        return self if task is claim.snapshot else replace(self, claim=replace(claim, snapshot=task))
+        task = self.engine.workspace.tails.complete(self.task_id, self.task, self.team.tail_length)
+        return self if task is self.task else replace(self, claim=replace(self.claim, snapshot=task))
 
-    @property
-    def ticket(self) -> Ticket:
-        """The place of the turn's request in the queue of its provider's rate limit."""
-        return tickets.turn_ticket(self.team, self.claim.assignment.task_id, self.claim.snapshot)
+    def retry(self, operation: Callable[[], T], description: str) -> T:
+        """Return the result of the operation, which is called again as long as its server is silent and the turn held.
+
+        Raise TransientError once another attempt has the turn.
+        """
+        return retry(
+            operation,
+            lambda: bool(self.engine.tasks.leases.renew(self.claim.lease)),
+            f"{description} of task {self.task_id}",
+            self.engine.clock,
+            math.inf,
+        )

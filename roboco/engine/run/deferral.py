@@ -63,51 +63,45 @@ def defer_for_provider_limit(
     turn: ClaimedTurn, profile: ModelProfile, error: ModelError, spent: Usage = _NOTHING
 ) -> TurnOutcome:
     """Defer the turn, and hold back all requests to the model server, which refused one for its rate limit."""
-    seconds = outage.retry_delay(error, turn.claim.snapshot.refusals.count)
+    seconds = outage.retry_delay(error, turn.task.refusals.count)
     turn.engine.services.rate_limiter.pause(profile, turn.ticket.tenant, seconds)
     return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED, _used(error, spent))
 
 
 def _rate_reason(turn: ClaimedTurn, profile: ModelProfile, seconds: float) -> str:
-    return f"{turn.claim.snapshot.position.agent} waits {seconds:.0f} s{RATE_WAIT}{profile.model}"
+    return f"{turn.agent.name} waits {seconds:.0f} s{RATE_WAIT}{profile.model}"
 
 
 def defer_for_outage(turn: ClaimedTurn, error: ModelError, spent: Usage = _NOTHING) -> TurnOutcome:
     """Defer the turn, because its model cannot be reached or its server fails. Other turns are not held back."""
-    task = turn.claim.snapshot
-    seconds = outage.retry_delay(error, task.refusals.count)
-    if (left := outage.seconds_to_fallback(turn.team, task)) is not None:
+    seconds = outage.retry_delay(error, turn.task.refusals.count)
+    if (left := outage.seconds_to_fallback(turn.team, turn.task)) is not None:
         seconds = min(seconds, max(1.0, left))
-    reason = outage.wait_reason(task.position.agent, error, seconds)
+    reason = outage.wait_reason(turn.agent.name, error, seconds)
     outcome = defer(turn, seconds, reason, TurnOutcome.OUTAGE, _used(error, spent))
     if outcome is TurnOutcome.OUTAGE and seconds > MIN_AWAITED_DELAY:  # an answer to another task ends the delay
-        profile = turn.team.profile(turn.team.agent(task.position.agent))
-        turn.engine.services.rate_limiter.add_waiting_task(profile, turn.claim.assignment.task_id)
+        turn.engine.services.rate_limiter.add_waiting_task(turn.profile, turn.task_id)
     return outcome
 
 
 def _used(error: ModelError, spent: Usage) -> TokenUsage:
-    """Return the tokens for which providers may charge, although the call failed. The next step counts them.
-
-    `spent` is the usage of other requests of this attempt.
-    """
+    """Return the tokens for which providers may charge: of the call that failed, and of others of this attempt."""
     return TokenUsage(error.tokens_in + spent.tokens_in, error.tokens_out + spent.tokens_out)
 
 
 def defer_for_quarantine(turn: ClaimedTurn) -> TurnOutcome:
     """Defer the turn until quarantine is free: another turn in it may crash this worker."""
-    agent, lost = turn.claim.snapshot.position.agent, turn.claim.snapshot.attempt.counted - 1
-    delay = min(MAX_QUARANTINE_DELAY, QUARANTINE_DELAY * 2.0 ** min(turn.claim.snapshot.position.redeliveries, 10))
+    delay = min(MAX_QUARANTINE_DELAY, QUARANTINE_DELAY * 2.0 ** min(turn.task.position.redeliveries, 10))
     reason = (
-        f"{agent} waits: its turn lost {lost} attempts, and a worker makes such turns one at a time, because one of "
-        "them may end the worker"
+        f"{turn.agent.name} waits: its turn lost {turn.task.attempt.counted - 1} attempts, and a worker makes such "
+        "turns one at a time, because one of them may end the worker"
     )
     return defer(turn, delay, reason, TurnOutcome.DEFERRED)
 
 
 def defer_for_switch(turn: ClaimedTurn, switch: Switch) -> TurnOutcome | SwitchedOff:
     """Defer the turn until an operator switches it on. The sweeper checks that, and sends no message until then."""
-    seconds = check_delay(turn.engine, turn.claim.snapshot)
+    seconds = check_delay(turn.engine, turn.task)
     outcome = defer(turn, seconds, switch.cause, TurnOutcome.DEFERRED)
     return SwitchedOff(switch.cause) if outcome is TurnOutcome.DEFERRED else outcome
 
@@ -123,17 +117,14 @@ def defer(
 
     `refused` counts a refusal of the model server, with the tokens that it has cost.
     """
-    engine, claim = turn.engine, turn.claim
-    task_id = claim.assignment.task_id
+    engine, task_id = turn.engine, turn.task_id
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
-    if not engine.tasks.leases.defer_turn(claim, seconds, event, refused is not None, refused or NO_TOKENS):
+    if not engine.tasks.leases.defer_turn(turn.claim, seconds, event, refused is not None, refused or NO_TOKENS):
         return TurnOutcome.REPLACED
-    day_budgets.release(engine, task_id, claim.snapshot)
+    day_budgets.release(engine, task_id, turn.task)
     engine.tasks.schedule.schedule_no_later_than(task_id, seconds)
-    task = engine.tasks.task_store.load(task_id, 1)
-    if task is not None and (
-        task.attempt.cancel_requested_for is not None or outage.is_timeout_exceeded(turn.team, task)
-    ):
+    now = engine.tasks.task_store.load(task_id, 1)
+    if now and (now.attempt.cancel_requested_for is not None or outage.is_timeout_exceeded(turn.team, now)):
         engine.services.dispatcher.advance(task_id)  # it was cancelled before, or was refused for too long
     return outcome
 
@@ -149,21 +140,19 @@ def try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
     after `store_timeout`: then the turn is tried again after its lease.
     """
     engine = turn.engine
-    work = f"the restart of step {turn.claim.assignment.seq} of task {turn.claim.assignment.task_id}"
+    work = f"the restart of step {turn.claim.assignment.seq} of task {turn.task_id}"
     return retry(lambda: _try_later(turn, error), lambda: True, work, engine.clock, engine.policy.store_timeout)
 
 
 def _try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
-    engine, claim = turn.engine, turn.claim
-    now = engine.tasks.task_store.load(claim.assignment.task_id, 1)
+    engine, task_id = turn.engine, turn.task_id
+    now = engine.tasks.task_store.load(task_id, 1)
     if now is None or not now.logs.attempt_chunks:
-        failure = ModelError("server", str(error), True)
-        return defer_for_outage(turn, failure)
-    if recover.catch_up(engine, claim.assignment.task_id, now):  # the step was stored before
-        engine.services.dispatcher.advance(claim.assignment.task_id)
+        return defer_for_outage(turn, ModelError("server", str(error), True))
+    if recover.catch_up(engine, task_id, now):  # the step was stored before
+        engine.services.dispatcher.advance(task_id)
         return TurnOutcome.REPLACED
-    reason = error_text(str(error))
-    restart_turn(engine, claim.assignment.task_id, claim.snapshot, reason, claim.token, handed_over=True)
+    restart_turn(engine, task_id, turn.task, error_text(str(error)), turn.claim.token, handed_over=True)
     return TurnOutcome.CUT_OFF
 
 
@@ -174,8 +163,7 @@ def error_text(text: str) -> str:
 
 def hand_over_turn(turn: ClaimedTurn, reason: str) -> None:
     """Let another agents worker run the turn. Do nothing if this claim does not hold it any more."""
-    engine, claim = turn.engine, turn.claim
-    task_id = claim.assignment.task_id
+    engine, claim, task_id = turn.engine, turn.claim, turn.task_id
     now = engine.tasks.task_store.load(task_id, 1)
     if now is None or now.position.epoch != claim.assignment.epoch or not now.attempt.claimed:
         return
@@ -183,9 +171,9 @@ def hand_over_turn(turn: ClaimedTurn, reason: str) -> None:
         engine.services.dispatcher.advance(task_id)
     elif engine.tasks.leases.release_turn(claim):
         engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
-        engine.services.dispatcher.turn(claim.assignment, claim.snapshot.position.agent)
+        engine.services.dispatcher.turn(claim.assignment, turn.agent.name)
     else:
-        restart_turn(engine, task_id, claim.snapshot, reason, claim.token, handed_over=True)
+        restart_turn(engine, task_id, turn.task, reason, claim.token, handed_over=True)
 
 
 def hand_over_call(engine: Engine, team: Team, order: ToolAssignment, token: str, call: ToolCall) -> None:

@@ -11,6 +11,7 @@ A wrong answer is a step as any other, so that a worker that dies between two re
 import json
 import time
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from roboco.domain.canonical_json import json_bytes, validated_json, well_formed
 from roboco.domain.decision.tool_answers import requires_approval
@@ -28,17 +29,15 @@ from roboco.domain.ids import call_id_at
 from roboco.domain.prompt.coordinator_tools import schema_of
 from roboco.domain.prompt.typed_answer import answer_value
 from roboco.domain.team.known_tools import unlisted_tool_error
-from roboco.domain.team.team import Agent, Team, default_prefix
+from roboco.domain.team.team import Team, default_prefix
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.domain.usage import ModelUsage
-from roboco.engine.engine import Services
+from roboco.engine.run.claimed_turn import ClaimedTurn
 from roboco.engine.run.request import PreparedRequest
 from roboco.engine.run.summarize import Ready
 from roboco.engine.usage import failed_usage
 from roboco.errors import ModelError, UsageError
-from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Reply, RequestedCall
-from roboco.ports.snapshot import Snapshot
 from roboco.ports.tools import Listings
 
 MAX_PROMPTS = 2
@@ -57,47 +56,38 @@ class TypedAnswer:
     """Why the task fails: the answer was asked for again in vain."""
 
 
-def answer_of(services: Services, claim: TurnClaim, prepared: PreparedRequest, text: str, cut_off: bool) -> TypedAnswer:
+def answer_of(turn: ClaimedTurn, prepared: PreparedRequest, text: str, cut_off: bool) -> TypedAnswer:
     """Return the answer in this text of a whole reply without calls. `cut_off` is True if it ended at its limit."""
-    agent, schema = prepared.agent, prepared.output
+    agent, schema, toolbox = prepared.agent, prepared.output, turn.engine.services.toolbox
     if prepared.form.get("calls") == "required":
-        return _asked_again(agent, claim, f"call one of {', '.join(claim.snapshot.state.client_tools)}")
+        return _asked_again(turn, f"call one of {', '.join(turn.task.state.client_tools)}")
     if schema is None:
         return TypedAnswer()
     try:
-        value = services.toolbox.checked_output(agent, answer_value(schema, text))
+        value = toolbox.checked_output(agent, answer_value(schema, text))
         demanded = prepared.form.get("schema", schema)
-        if demanded != schema and (wrong := services.toolbox.args_error(demanded, value)):
+        if demanded != schema and (wrong := toolbox.args_error(demanded, value)):
             raise ValueError(wrong)
         if (size := json_bytes(value)) > MAX_ANSWER_BYTES:
             raise ValueError(f"it has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
         changes = {name: value[name] for name in agent.state if isinstance(value, dict) and name in value}
-        checked_changes(claim.snapshot.state.values, changes)
+        checked_changes(turn.task.state.values, changes)
     except UsageError as error:
         return TypedAnswer(error=ErrorPart(code=OUTPUT_CHECK, message=f"{agent.name}: {error}"))
     except ValueError as error:
         reason = "it was cut off at the limit of its tokens; be brief" if cut_off else str(error)[:MAX_REASON_CHARS]
-        return _asked_again(agent, claim, reason or type(error).__name__)
+        return _asked_again(turn, reason or type(error).__name__)
     return TypedAnswer({OUTPUT: value} | ({STATE: changes} if changes else {}))
 
 
-def _asked_again(agent: Agent, claim: TurnClaim, reason: str) -> TypedAnswer:
+def _asked_again(turn: ClaimedTurn, reason: str) -> TypedAnswer:
     """Return the answer that is asked for again for this reason, or the failure after MAX_PROMPTS times."""
-    prompts = _prompts_before(agent.name, claim)
+    name, newest = turn.agent.name, reversed(turn.task.steps.tail)
+    prompts = sum(1 for _ in takewhile(lambda step: step.agent_name == name and step.invalid_output, newest))
     if prompts < MAX_PROMPTS:
         return TypedAnswer({INVALID_OUTPUT: reason})
-    message = f"{agent.name}: its answer does not fit its output, after {prompts} corrections: {reason}"
+    message = f"{name}: its answer does not fit its output, after {prompts} corrections: {reason}"
     return TypedAnswer(error=ErrorPart(code=INVALID_OUTPUT, message=message))
-
-
-def _prompts_before(agent: str, claim: TurnClaim) -> int:
-    """Return how many of the agent's newest steps were wrong answers."""
-    count = 0
-    for step in reversed(claim.snapshot.steps.tail):
-        if step.agent_name != agent or not step.invalid_output:
-            break
-        count += 1
-    return count
 
 
 def reply_metadata(prepared: PreparedRequest, reply: Reply) -> dict[str, object]:
@@ -146,10 +136,8 @@ def _cost(cost: float) -> dict[str, object]:
 
 def failure_metadata(prepared: PreparedRequest, error: ModelError, texts: list[str], chunks: int) -> dict[str, object]:
     """Return the metadata of a step whose model call failed."""
-    metadata = usage_metadata(prepared, failed_usage(error, prepared.memory.tokens, texts)) | fallback_metadata(
-        prepared
-    )
-    return metadata | {"context": prepared.memory.report, "chunks": chunks}
+    usage = usage_metadata(prepared, failed_usage(error, prepared.memory.tokens, texts))
+    return usage | fallback_metadata(prepared) | {"context": prepared.memory.report, "chunks": chunks}
 
 
 def interruption_metadata(
@@ -199,37 +187,36 @@ class StepContent:
         return {name: value for name, value in about.items() if value} | self.answer
 
 
-def content_of_failure(claim: TurnClaim, code: str, message: str, text: str = "") -> StepContent:
+def content_of_failure(turn: ClaimedTurn, code: str, message: str, text: str = "") -> StepContent:
     """Return the content of a step whose model call failed after this text."""
-    error = ErrorPart(code=code, message=f"{claim.snapshot.position.agent}: {message}")
+    error = ErrorPart(code=code, message=f"{turn.task.position.agent}: {message}")
     return StepContent((TextPart(text=text), error) if text else (error,))
 
 
-def content_of_reply(
-    services: Services, team: Team, claim: TurnClaim, text: str, reply: Reply, prepared: PreparedRequest
-) -> StepContent:
+def content_of_reply(turn: ClaimedTurn, text: str, reply: Reply, prepared: PreparedRequest) -> StepContent:
     """Return the content of a whole reply."""
-    error, listings, answer = _error_of(claim, text, reply), prepared.listings, TypedAnswer()
+    order, team, listings = turn.claim.assignment, turn.team, prepared.listings
+    error, answer, truncated = _error_of(turn, text, reply), TypedAnswer(), reply.finish_reason == "length"
     if error is None and not reply.calls:
-        answer = answer_of(services, claim, prepared, text, reply.finish_reason == "length")
+        answer = answer_of(turn, prepared, text, truncated)
         error = answer.error
     parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or error) else []
     invalid: dict[str, str] = {}
     effects: dict[str, str] = {}
     lacking: dict[str, str] = {}
     until = time.thread_time() + MAX_CHECK_SECONDS
-    for index, requested in enumerate(reply.calls[: 1 if claim.snapshot.state.answer_form.get("one_call") else None]):
-        name, raw = well_formed(requested.name), well_formed(requested.arguments)
-        parsed = parse_arguments(requested, reply.finish_reason == "length")
-        invalid_args = isinstance(parsed, InvalidArguments)
-        args = {} if isinstance(parsed, InvalidArguments) else parsed
-        call_id = call_id_at(claim.assignment.task_id, claim.assignment.seq, index, name, raw if invalid_args else args)
+    for index, requested in enumerate(reply.calls[: 1 if turn.task.state.answer_form.get("one_call") else None]):
+        name, problem = well_formed(requested.name), ""
+        try:
+            args = parse_arguments(requested, truncated)
+            call_id = call_id_at(order.task_id, order.seq, index, name, args)
+        except ValueError as mistake:
+            args, problem = {}, str(mistake)
+            call_id = call_id_at(order.task_id, order.seq, index, name, well_formed(requested.arguments))
         call = ToolCall(id=call_id, tool_name=name, args=args)
-        if isinstance(parsed, InvalidArguments):
-            invalid[call_id] = parsed.reason
-        elif problem := _argument_error(services, team, claim.snapshot, call, listings, until):
+        if problem := problem or _argument_error(turn, call, listings, until):
             invalid[call_id] = problem
-        if why := unlisted_tool_error(team, team.agent(claim.snapshot.position.agent), name, listings):
+        if why := unlisted_tool_error(team, turn.agent, name, listings):
             lacking[call_id] = why
         if (effect := _declared_effect(team, name, listings)) is not None:
             effects[name] = effect
@@ -239,11 +226,16 @@ def content_of_reply(
     return StepContent(tuple(parts), invalid, effects, lacking, answer.metadata)
 
 
-def _error_of(claim: TurnClaim, text: str, reply: Reply) -> ErrorPart | None:
+def _error_of(turn: ClaimedTurn, text: str, reply: Reply) -> ErrorPart | None:
     """Return why the reply is no answer, or None if it is one."""
-    who = f"{claim.snapshot.position.agent}: model {reply.model!r}"
-    if reply.mistake:
-        return _malformed(claim, reply)
+    who = f"{turn.task.position.agent}: model {reply.model!r}"
+    if reply.mistake:  # it was asked again in vain
+        times = f"{reply.reprompts + 1} times" if reply.reprompts else "once"
+        message = (
+            f"{who} was asked {times} and wrote no readable tool call: {reply.mistake[:300]}; use a larger model, or "
+            "one with native tool calls"
+        )
+        return ErrorPart(code=MALFORMED, message=message)
     if reply.refusal:
         return ErrorPart(code=REFUSED, message=f"{who} refuses to answer: {reply.refusal[:1000]}")
     if reply.finish_reason == "content_filter":
@@ -253,16 +245,6 @@ def _error_of(claim: TurnClaim, text: str, reply: Reply) -> ErrorPart | None:
         return None
     limit = f" ({reply.limit})" if reply.limit else ""
     return ErrorPart(code=reply.finish_reason, message=f"{who} {NOTHING_SAID[reply.finish_reason]}{limit}")
-
-
-def _malformed(claim: TurnClaim, reply: Reply) -> ErrorPart:
-    """Return the error of a step whose model wrote no readable tool call, and was asked again in vain."""
-    times = f"{reply.reprompts + 1} times" if reply.reprompts else "once"
-    message = (
-        f"{claim.snapshot.position.agent}: model {reply.model!r} was asked {times} and wrote no readable tool call: "
-        f"{reply.mistake[:300]}; use a larger model, or one with native tool calls"
-    )
-    return ErrorPart(code=MALFORMED, message=message)
 
 
 def _declared_effect(team: Team, name: str, listings: Listings) -> str | None:
@@ -278,47 +260,34 @@ def _declared_effect(team: Team, name: str, listings: Listings) -> str | None:
     return None if tool is None else tool.effect
 
 
-@dataclass(frozen=True)
-class InvalidArguments:
-    """The arguments of a call are no JSON object."""
-
-    reason: str
-
-
-def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, object] | InvalidArguments:
-    """Return the arguments of the call, or why they are not valid.
+def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, object]:
+    """Return the arguments of the call. Raise ValueError if they are no JSON object.
 
     Empty arguments are valid, and so is an empty JSON value such as `null`, unless the reply was `truncated` at its
     maximum length: then they may have been lost.
     """
     if truncated and not requested.arguments.strip():
-        return InvalidArguments("the answer was cut off before the arguments")
+        raise ValueError("the answer was cut off before the arguments")
     found = f"(found {well_formed(requested.arguments)[:200]!r})"
     try:
         args = validated_json(json.loads(requested.arguments or "{}") or {})
     except (ValueError, RecursionError) as error:
-        return InvalidArguments(f"the arguments are not JSON: {error} {found}")
+        raise ValueError(f"the arguments are not JSON: {error} {found}") from error
     if not isinstance(args, dict):
-        return InvalidArguments(f"the arguments are no JSON object {found}")
+        raise ValueError(f"the arguments are no JSON object {found}")
     return args
 
 
-def _argument_error(
-    services: Services, team: Team, task: Snapshot, call: ToolCall, listings: Listings, until: float
-) -> str | None:
-    """Return why the arguments of a goal's or client's tool, or of a call for a person to approve, do not fit, or None.
-
-    They are not checked after `until`, in seconds of this thread's processor time, and count as unfit then.
-    """
-    schema = schema_of(team, task.state, call.tool_name)
-    if schema is None and not (
-        requires_approval(team, call) and team.may_call(team.agent(task.position.agent), call.tool_name)
-    ):
-        return None
+def _argument_error(turn: ClaimedTurn, call: ToolCall, listings: Listings, until: float) -> str:
+    """Return why arguments that are checked before the call do not fit, or ""; `until` bounds the time of checks."""
+    team, toolbox = turn.team, turn.engine.services.toolbox
+    schema = schema_of(team, turn.task.state, call.tool_name)
+    if schema is None and not (requires_approval(team, call) and team.may_call(turn.agent, call.tool_name)):
+        return ""
     if time.thread_time() > until:
         limit = f"{MAX_CHECK_SECONDS:g} s"
         return f"not checked: the arguments of this answer's calls take more than {limit}; make fewer calls"
     if schema is None:
-        return services.toolbox.call_error(team, call, listings) or None
-    found = services.toolbox.args_error(schema, call.args)
-    return f"wrong arguments: {found}" if found else None
+        return toolbox.call_error(team, call, listings)
+    found = toolbox.args_error(schema, call.args)
+    return f"wrong arguments: {found}" if found else ""

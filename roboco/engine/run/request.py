@@ -24,18 +24,17 @@ from roboco.domain.prompt.coordinator_tools import coordinator_tools
 from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory, offered_tools
 from roboco.domain.team.context_policy import BudgetContext
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.team.team import Agent, Team
+from roboco.domain.team.team import Agent
 from roboco.domain.tokens import ESTIMATING_TOKENIZER
 from roboco.domain.usage import ModelUsage, Usage
 from roboco.engine.coordinate import outage
-from roboco.engine.engine import Engine, WorkspaceRecords
+from roboco.engine.engine import WorkspaceRecords
 from roboco.engine.prompt import newest_outputs, render_prompt
 from roboco.engine.run.claimed_turn import ClaimedTurn
 from roboco.engine.run.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.usage import failed_usage, unfinished_usage, usage_at
 from roboco.errors import ModelError
 from roboco.model.tokenizers import tokenizer_of
-from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Request
 from roboco.ports.tools import Listings
 from roboco.templates.templates import JinjaPrompts
@@ -105,35 +104,27 @@ class Choice:
     """The number of chunks, all of reasoning, that these requests have emitted."""
 
 
-def prepare_request(
-    engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult, listings: Listings, choice: Choice
-) -> PreparedRequest:
+def prepare_request(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: Choice) -> PreparedRequest:
     """Return the request of the turn with the summary that is ready.
 
     UsageError if the team names a tool or template variable that does not exist; NotRunnable if this worker lacks the
     function of a tool.
     """
-    summary, task = ready_of(result), claim.snapshot
-    state, rule = task.state, str(task.position.routing.get("rule"))
-    last_turn = rule == WRAP_UP_RULE
-    form = {} if last_turn else form_of_turn(team, team.agent(task.position.agent), state, rule)
-    agent = with_form(team.agent(task.position.agent), form)
+    engine, team, task, task_id = turn.engine, turn.team, turn.task, turn.task_id
+    summary, state, toolbox = ready_of(result), task.state, engine.services.toolbox
+    last_turn = turn.rule == WRAP_UP_RULE
+    form = {} if last_turn else form_of_turn(team, turn.agent, state, turn.rule)
+    agent = with_form(turn.agent, form)
     must_call = form.get("calls") == "required"
-    first_call = _is_first_call(claim)
-    without_tools = last_turn or (agent.tool_choice == "first" and not first_call)
-    tools = (
-        ()
-        if without_tools
-        else (
-            *engine.services.toolbox.describe(team, agent, listings),
-            *coordinator_tools(team, agent, state, bool(form)),
-        )
-    )
+    first_call = turn.rule not in (AFTER_RESULTS, AFTER_INVALID_OUTPUT)
+    tools: tuple[dict[str, Any], ...] = ()
+    if not last_turn and (agent.tool_choice != "first" or first_call):
+        tools = (*toolbox.describe(team, agent, listings), *coordinator_tools(team, agent, state, bool(form)))
     profile = _with_sampling(choice.profile, state.answer_form.get("sampling") or {})
     limits = [limit for limit in (choice.max_tokens, _prompt_limit(profile)) if limit is not None]
     required = bool(tools) and (must_call or (agent.tool_choice != "auto" and first_call))
     typed = agent.output is not None and not last_turn
-    output = engine.services.toolbox.output_schema(agent) if typed else None
+    output = toolbox.output_schema(agent) if typed else None
     seen = PromptInputs(
         first=task.steps.first,
         tail=task.steps.tail,
@@ -148,23 +139,19 @@ def prepare_request(
         if isinstance(agent.context, BudgetContext) or limits
         else ESTIMATING_TOKENIZER,
     )
-    task_id = claim.assignment.task_id
-    shared = {
-        "output": newest_outputs(engine.workspace.histories, agent, task_id, state, task.steps.tail),
-        "state": state.values,
-    }
+    outputs = newest_outputs(engine.workspace.histories, agent, task_id, state, task.steps.tail)
+    shared = {"output": outputs, "state": state.values}
     prompt = render_prompt(JinjaPrompts(), team, agent, task_id, task.steps.first, shared)
     if added := state.answer_form.get("instructions"):
         prompt = f"{prompt}\n\n{added}"
     memory = build_working_memory(agent, prompt, seen)
     if offered := offered_tools(agent, memory.report) if tools else ():
-        described = engine.services.toolbox.describe(team, agent.model_copy(update={"tools": offered}), listings)
-        tools = (*tools, *described)
+        tools = (*tools, *toolbox.describe(team, agent.model_copy(update={"tools": offered}), listings))
         memory = build_working_memory(agent, prompt, replace(seen, tools=tools, offered=offered))
     task_limits = team.limits.with_overrides(state.limit_overrides)
     so_far = state.plus_usage(agent.name, summary.usage.plus(unfinished_usage(team, task)))
     reserved = reserve(task_limits, so_far, agent.name, profile, memory.tokens)
-    refused = "" if last_turn else reserved.refused or _time_limit_reached(engine, claim, task_limits) or ""
+    refused = "" if last_turn else reserved.refused or _time_limit_reached(turn, task_limits) or ""
     if isinstance(result, Refused):
         refused = result.limit
     request = Request(
@@ -200,19 +187,14 @@ def _prompt_limit(profile: ModelProfile) -> int | None:
     return profile.context_window - min(reply, profile.context_window // 4)
 
 
-def _time_limit_reached(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
+def _time_limit_reached(turn: ClaimedTurn, limits: Limits) -> str | None:
     """Return the time limit if it was reached while the turn waited, else None. No other limit can have changed."""
     if limits.max_seconds is None:
         return None
-    task_id, task = claim.assignment.task_id, claim.snapshot
-    began = engine.workspace.frozen_teams.started_at(task_id, task.state, task.steps.first)
-    seconds = engine.clock.now() - task.state.limits_since(began).timestamp() if began is not None else 0.0
+    task = turn.task
+    began = turn.engine.workspace.frozen_teams.started_at(turn.task_id, task.state, task.steps.first)
+    seconds = turn.engine.clock.now() - task.state.limits_since(began).timestamp() if began is not None else 0.0
     return limit_reached(limits, task.state, task.position.agent, seconds)
-
-
-def _is_first_call(claim: TurnClaim) -> bool:
-    """Return True if the agent has not called a tool yet since the last message of a user or another agent."""
-    return claim.snapshot.position.routing.get("rule") not in (AFTER_RESULTS, AFTER_INVALID_OUTPUT)
 
 
 def embed_files(workspace: WorkspaceRecords, task_id: str, request: Request) -> Request:
@@ -269,11 +251,10 @@ _SAFETY = 0.8
 
 def first_choice(turn: ClaimedTurn) -> Choice:
     """Return how the turn asks first: by the agent's profile, unless that has been out for longer than it may be."""
-    profile = turn.team.profile(turn.team.agent(turn.claim.snapshot.position.agent))
-    own = Choice(profile)
+    own = Choice(turn.profile)
     if not _is_out(turn):
         return own
-    reason = f"the outage of {profile.model} has lasted {turn.claim.snapshot.refusals.seconds:.0f} s"
+    reason = f"the outage of {own.profile.model} has lasted {turn.task.refusals.seconds:.0f} s"
     return _next_profile(turn, own, reason, Usage()) or own
 
 
@@ -291,21 +272,19 @@ def _spent(failed: Choice, error: ModelError) -> Usage:
 
 
 def _is_out(turn: ClaimedTurn) -> bool:
-    left = outage.seconds_to_fallback(turn.team, turn.claim.snapshot)
+    left = outage.seconds_to_fallback(turn.team, turn.task)
     return left is not None and left <= 0
 
 
 def _next_profile(turn: ClaimedTurn, failed: Choice, reason: str, spent: Usage) -> Choice | None:
     """Return the choice of the profile after the failed one, or None if that was the last."""
-    team = turn.team
-    agent = team.agent(turn.claim.snapshot.position.agent)
-    names = team.profile(agent).fallback
-    tried = failed.fallback.get("profile")
+    names, tried = turn.profile.fallback, failed.fallback.get("profile")
     rest = names[names.index(tried) + 1 :] if tried in names else names
     if not rest:
         return None
-    own = agent.model or team.default_profile or ""
-    return Choice(team.models[rest[0]], {"profile": rest[0], "instead_of": own, "reason": reason[:400]}, spent=spent)
+    own = turn.agent.model or turn.team.default_profile or ""
+    fallback = {"profile": rest[0], "instead_of": own, "reason": reason[:400]}
+    return Choice(turn.team.models[rest[0]], fallback, spent=spent)
 
 
 def _shorter(prompt_tokens: int, message: str) -> int:

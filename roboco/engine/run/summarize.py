@@ -27,15 +27,12 @@ from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.prompt.working_memory import HistorySummary, summary_end, summary_messages
 from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.team.team import Team
 from roboco.domain.tokens import estimate_tokens
 from roboco.domain.usage import Usage
-from roboco.engine.engine import Engine
 from roboco.engine.record.rate_tickets import summary_profile, summary_ticket
-from roboco.engine.run.claimed_turn import Cancellation, ProgressNote
+from roboco.engine.run.claimed_turn import ClaimedTurn
 from roboco.engine.usage import failed_usage, unfinished_usage, usage_at
 from roboco.errors import ModelError, TransientError
-from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Reply, Request
 from roboco.ports.rate_limits import Queued
 from roboco.ports.tools import ToolContext
@@ -108,42 +105,32 @@ def ready_of(result: SummaryResult) -> Ready:
     return result if isinstance(result, Ready) else result.ready
 
 
-def summary_for(
-    engine: Engine, team: Team, claim: TurnClaim, cancellation: Cancellation, progress: ProgressNote
-) -> SummaryResult:
+def summary_for(turn: ClaimedTurn) -> SummaryResult:
     """Return the summary that the turn sends. If it was not made before, make it now."""
-    agent = team.agent(claim.snapshot.position.agent)
-    policy = agent.context
-    until = summary_end(policy, claim.snapshot.position.seq) if isinstance(policy, SummaryContext) else 0
+    policy = turn.agent.context
+    until = summary_end(policy, turn.task.position.seq) if isinstance(policy, SummaryContext) else 0
     if not isinstance(policy, SummaryContext) or until == 0:
         return Ready()
-    name, profile = summary_profile(team, agent.name, policy)
-    return _Summarizer(engine, team, policy, name, profile, claim, cancellation, progress).summarize(until)
+    return _Summarizer(turn, policy, *summary_profile(turn.team, turn.agent.name, policy)).summarize(until)
 
 
 @dataclass(frozen=True)
 class _Summarizer:
     """Makes the summaries of one turn with one model profile, whose name in the team is `profile_name`."""
 
-    engine: Engine
-    team: Team
+    turn: ClaimedTurn
     policy: SummaryContext
     profile_name: str
     profile: ModelProfile
-    claim: TurnClaim
-    cancellation: Cancellation
-    progress: ProgressNote
 
     def summarize(self, until: int) -> SummaryResult:
         """Return the summary of the steps before this position, made from the newest one that is stored."""
         last, start = self._newest(until)
         ready = Ready(last, self._uncharged_usage(last))
-        if (
-            self.claim.snapshot.position.routing.get("rule") == WRAP_UP_RULE
-        ):  # the last turn, at a limit: spend nothing more
+        if self.turn.rule == WRAP_UP_RULE:  # the last turn, at a limit: spend nothing more
             return ready
         for _ in range(MAX_SUMMARIES_PER_TURN):
-            if start >= until or self.cancellation.requested:
+            if start >= until or self.turn.cancellation.requested:
                 break
             start += self.policy.steps
             result = self._next(ready, start)
@@ -157,7 +144,7 @@ class _Summarizer:
         for start in (until, until - self.policy.steps):
             if start > 0 and (stored := self._stored(start)) is not None:
                 return stored, start
-        names = self.engine.workspace.files.names(history_summaries_path(self.claim.assignment.task_id))
+        names = self.turn.engine.workspace.files.names(history_summaries_path(self.turn.task_id))
         there = [int(name[:8]) for name in names if name.endswith(f"-{self._key}.json") and int(name[:8]) <= until]
         last = self._stored(max(there)) if there else None
         return last, 0 if last is None else last.until
@@ -165,7 +152,7 @@ class _Summarizer:
     def _uncharged_usage(self, last: HistorySummary | None) -> Usage:
         """Return the usage of the stored summaries that no step was charged for."""
         usage, until = Usage(), 0 if last is None else last.until
-        while until > self.claim.snapshot.state.summarized_until:
+        while until > self.turn.task.state.summarized_until:
             stored = self._stored(until)
             usage = usage.plus(stored.usage) if stored is not None else usage
             until -= self.policy.steps
@@ -173,16 +160,16 @@ class _Summarizer:
 
     def _next(self, ready: Ready, until: int) -> SummaryResult:
         """Make the summary up to this position out of the last one. Return it, or why it is not made."""
-        task = self.claim.snapshot
+        task, team = self.turn.task, self.turn.team
         messages = self._messages(ready.summary, until)
         tokens_in, max_tokens = estimate_tokens(canonical_json(list(messages))), 2 * self.policy.tokens
-        so_far = task.state.plus_usage(task.position.agent, ready.usage.plus(unfinished_usage(self.team, task)))
-        limits = self.team.limits.with_overrides(task.state.limit_overrides)
+        so_far = task.state.plus_usage(task.position.agent, ready.usage.plus(unfinished_usage(team, task)))
+        limits = team.limits.with_overrides(task.state.limit_overrides)
         reserved = reserve(limits, so_far, task.position.agent, self.profile, tokens_in)
         if reserved.refused:
             return Refused(ready, reserved.refused)
-        ticket = summary_ticket(self.team, self.claim.assignment.task_id, task, until)
-        admission = self.engine.services.rate_limiter.reserve(self.profile, ticket, tokens_in + max_tokens)
+        ticket = summary_ticket(team, self.turn.task_id, task, until)
+        admission = self.turn.engine.services.rate_limiter.reserve(self.profile, ticket, tokens_in + max_tokens)
         if isinstance(admission, Queued):
             return Deferred(ready, self.profile, admission.seconds)
         kept = self._asked_for(until)
@@ -200,14 +187,14 @@ class _Summarizer:
 
     def _messages(self, last: HistorySummary | None, until: int) -> tuple[ChatMessage, ...]:
         start = 0 if last is None else last.until
-        steps = tuple(islice(self.engine.workspace.histories.read(self.claim.assignment.task_id, start), until - start))
-        return summary_messages(self.policy, "" if last is None else last.text, steps)
+        steps = islice(self.turn.engine.workspace.histories.read(self.turn.task_id, start), until - start)
+        return summary_messages(self.policy, "" if last is None else last.text, tuple(steps))
 
     def _call_model(self, request: Request, texts: list[str]) -> Reply:
         """Append the texts of the model to `texts` and return its reply; ModelError if it has no text or no end."""
-        stream = self.engine.services.call_model(request, None)
-        self.progress.follow(request.profile, stream)
-        self.cancellation.attach(stream)
+        stream = self.turn.engine.services.call_model(request, None)
+        self.turn.progress.follow(request.profile, stream)
+        self.turn.cancellation.attach(stream)
         try:
             for piece in stream:
                 if isinstance(piece, Reply):
@@ -222,17 +209,14 @@ class _Summarizer:
         raise ModelError("ended", "it was ended before it was done", False)
 
     def _asked_for(self, until: int) -> tuple[str, ...]:
-        """Return the passages before this position that the search finds for the newest message of the user.
-
-        Without an index there are none: a summary does not wait for it.
-        """
-        task, agent = self.claim.snapshot.steps, self.claim.snapshot.position.agent
-        asked = next((step for step in reversed(task.tail) if step.agent_name == USER and step.text), task.first)
+        """Return the passages before this position that the search finds for the newest message of the user."""
+        turn, steps = self.turn, self.turn.task.steps
+        asked = next((step for step in reversed(steps.tail) if step.agent_name == USER and step.text), steps.first)
         args = {"query": asked.text[:_MAX_QUERY_CHARS], "limit": 4 * MAX_PASSAGES}
         call = ToolCall(id=f"tc_{until}", tool_name=MEMORY_SEARCH, args=args)
-        context = ToolContext(self.claim.assignment.task_id, agent, call.id, call.id, 1, step_id=asked.step_id)
+        context = ToolContext(turn.task_id, turn.agent.name, call.id, call.id, 1, step_id=asked.step_id)
         try:
-            found: Any = self.engine.services.toolbox.run(self.team, call, None, context).result.result
+            found: Any = turn.engine.services.toolbox.run(turn.team, call, None, context).result.result
         except TransientError as error:
             _log.warning("a summary of task %s keeps no passages: %s", context.task_id, error)
             return ()
@@ -245,19 +229,18 @@ class _Summarizer:
         used = {"steps": 1, "seconds": reply.duration_ms / 1000}
         usage = usage_at(self.profile, reply.usage).model_copy(update=used)
         made = HistorySummary(until=until, text=text, profile=self.profile_name, usage=usage, kept=kept)
-        self.engine.workspace.files.create(self._path(until), made.model_dump_json().encode())
+        self.turn.engine.workspace.files.create(self._path(until), made.model_dump_json().encode())
         return Ready(self._stored(until) or made, ready.usage.plus(usage))
 
     def _stored(self, until: int) -> HistorySummary | None:
-        data = self.engine.workspace.files.get(self._path(until))
+        data = self.turn.engine.workspace.files.get(self._path(until))
         return None if data is None else HistorySummary.model_validate_json(data)
 
     def _path(self, until: int) -> str:
-        return history_summary_path(self.claim.assignment.task_id, until, self._key)
+        return history_summary_path(self.turn.task_id, until, self._key)
 
     @property
     def _key(self) -> str:
         """The key of the settings that make these summaries: others make other summaries of the same steps."""
-        return sha256(canonical_json([self.policy.steps, self.policy.tokens, self.profile_name, self.profile.model]))[
-            :8
-        ]
+        made_by = [self.policy.steps, self.policy.tokens, self.profile_name, self.profile.model]
+        return sha256(canonical_json(made_by))[:8]

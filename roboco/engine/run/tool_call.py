@@ -97,7 +97,7 @@ class ClaimedCall:
             if (refused := self._refusal()) is not None:
                 return refused
             run = partial(self.engine.services.toolbox.run, self.team, self.call, self.spec, self.context)
-            return self._offload_large(self._retry(run, self._describe("call")))
+            return self._offload_large(self._retry(run, "call"))
         return self._run_once(self.spec)
 
     def _run_once(self, spec: ToolDeclaration) -> ToolOutcome | None:
@@ -112,9 +112,8 @@ class ClaimedCall:
         if (refused := self._refusal()) is not None:
             return refused
         if not self._store_intent():
-            return self._verified_outcome(
-                spec, stored_outcome(self.engine.workspace, self.context.task_id, self.call.id)
-            )
+            stored = stored_outcome(self.engine.workspace, self.context.task_id, self.call.id)
+            return self._verified_outcome(spec, stored)
         if self.engine.clock.now() - confirmed_at > self.engine.policy.lease / 2 and not self._confirm_lease():
             return None
         outcome = self._offload_large(self.engine.services.toolbox.run(self.team, self.call, spec, self.context))
@@ -136,7 +135,7 @@ class ClaimedCall:
             begun = self.irreversible and has_intent(self.engine.workspace, task_id, self.call.id)
             return None if begun else changed_tool_refusal(self.engine, self.team, task_id, self.call, spec)
 
-        return self._retry(judged, self._describe("the listing for call"))
+        return self._retry(judged, "the listing for call")
 
     def _store_intent(self) -> bool:
         """Store the intent. Return True if this attempt is the first to store one; only then may it run the tool.
@@ -147,57 +146,54 @@ class ClaimedCall:
         facts = {"call": self.call.model_dump(mode="json"), "attempt": self.context.attempt, "token": self.token}
         data = canonical_json(facts).encode()
         try:
-            return self._retry(
-                lambda: self.engine.workspace.files.create(path, data), self._describe("the intent of call")
-            )
+            return self._retry(lambda: self.engine.workspace.files.create(path, data), "the intent of call")
         except Exception:
             self.engine.tasks.leases.release_call(self.order, self.token)
             raise
 
     def _store_outcome(self, outcome: ToolOutcome) -> None:
         path, data = outcome_path(self.context.task_id, self.call.id), outcome.model_dump_json().encode()
-        description = self._describe("the outcome of call")
         try:
-            self._retry(lambda: self.engine.workspace.files.put(path, data), description)
+            self._retry(lambda: self.engine.workspace.files.put(path, data), "the outcome of call")
         except Exception as error:  # the exception of the pool at the time limit is one, too
-            _log.warning("%s is stored in Redis alone: %r", description, error)
+            _log.warning("%s is stored in Redis alone: %r", self._describe("the outcome of call"), error)
 
     def _offload_large(self, outcome: ToolOutcome) -> ToolOutcome:
         """Return the outcome with a too large result stored in a file, or truncated if that cannot be stored."""
-        offload = partial(self.engine.services.toolbox.offload_large, outcome, self.context)
-        description = self._describe("the large result of call")
+        toolbox, what = self.engine.services.toolbox, "the large result of call"
         try:
-            return self._retry(offload, description)
+            return self._retry(partial(toolbox.offload_large, outcome, self.context), what)
         except Exception as error:
-            _log.warning("%s is truncated, because it cannot be stored: %r", description, error)
-            return self.engine.services.toolbox.truncate_large(outcome)
+            _log.warning("%s is truncated, because it cannot be stored: %r", self._describe(what), error)
+            return toolbox.truncate_large(outcome)
 
     def _verified_outcome(self, spec: ToolDeclaration, outcome: ToolOutcome | None) -> ToolOutcome:
         """Return the outcome of a call that has begun: the stored one, the one that its tool verifies, or unknown."""
         if outcome is not None and not outcome.unknown:
             return outcome
-        found = self.engine.services.toolbox.verify(self.call, spec, self.context)
-        return (
-            self._offload_large(found)
-            if found
-            else outcome or unknown_outcome(self.call.id, LOST_REASON, spec.on_unknown)
-        )
+        if found := self.engine.services.toolbox.verify(self.call, spec, self.context):
+            return self._offload_large(found)
+        return outcome or unknown_outcome(self.call.id, LOST_REASON, spec.on_unknown)
 
     def _renew_lease(self) -> bool:
-        return self.engine.tasks.leases.renew_call(self.order, self.token)
+        return bool(self.engine.tasks.leases.renew(_lease_of(self.order, self.token)))
 
     def _confirm_lease(self) -> bool:
         """Return True if this worker still has the lease. If Redis does not answer, try again for one lease time."""
         description = self._describe("the lease of call")
         return retry(self._renew_lease, lambda: True, description, self.engine.clock, self.engine.policy.lease)
 
-    def _retry(self, operation: Callable[[], T], description: str) -> T:
+    def _retry(self, operation: Callable[[], T], what: str) -> T:
         """Return the result of the operation, retried while its server does not answer and the lease is held."""
         clock, timeout = self.engine.clock, self.engine.policy.store_timeout
-        return retry(operation, self._renew_lease, description, clock, timeout)
+        return retry(operation, self._renew_lease, self._describe(what), clock, timeout)
 
     def _describe(self, what: str) -> str:
         return f"{what} {self.call.id} of task {self.context.task_id}"
+
+
+def _lease_of(order: ToolAssignment, token: str) -> CallLease:
+    return CallLease(order.task_id, order.epoch, order.call_id, token)
 
 
 def run_call(engine: Engine, order: ToolAssignment) -> CallOutcome | SwitchedOff:
@@ -218,7 +214,7 @@ def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -
     cancellation = threading.Event()
     with engine.services.listen(order.task_id, order.epoch, cancellation.set):
         if engine.tasks.leases.claim_call(order, token):
-            lease = CallLease(order.task_id, order.epoch, order.call_id, token)
+            lease = _lease_of(order, token)
             with engine.process.heartbeat.renewing(lease, cancellation.set):
                 return _run(engine, team, order, token, cancellation, span)
     span.discard()
@@ -250,32 +246,29 @@ def _run(
         engine.services.toolbox.check(spec)
     except NotRunnable as error:
         where = f"tools worker {engine.services.workers.node_name!r} cannot run tool {call.tool_name!r}"
-        _record(
-            engine, team, (order, token), task, failed_outcome(call.id, f"not run: {where}: {error.remedy('tools')}")
-        )
+        refused = failed_outcome(call.id, f"not run: {where}: {error.remedy('tools')}")
+        _record(engine, team, (order, token), task, refused)
         return CallOutcome.DONE
-    key = f"{order.task_id}/{call.id}"
-    scope = task.state.scope
     submitted = task.steps.first.metadata.get("context") or {}
+    equal = [
+        one.args for one in takewhile(lambda one: one.id != call.id, step.calls) if one.tool_name == call.tool_name
+    ]
+    needs_messages = isinstance(spec, AgentFunction | PydanticTool)
     context = ToolContext(
         order.task_id,
         step.agent_name,
         call.id,
-        key,
+        f"{order.task_id}/{call.id}",
         order.attempt,
-        scope,
+        task.state.scope,
         step.step_id,
         cancellation,
         user=user_of(task),
         context=submitted,
         state=task.state.values,
         memory=memory_path(team.memory, order.task_id, submitted),
-        earlier=tuple(
-            one.args for one in takewhile(lambda one: one.id != call.id, step.calls) if one.tool_name == call.tool_name
-        ),
-        messages=_conversation(engine, team, task, order, step)
-        if isinstance(spec, AgentFunction | PydanticTool)
-        else (),
+        earlier=tuple(equal),
+        messages=_conversation(engine, team, task, order, step) if needs_messages else (),
     )
     claimed = ClaimedCall(engine, team, order, token, call, spec, context)
     span.annotate(agent=step.agent_name, tool=call.tool_name)
@@ -340,10 +333,7 @@ def _complete(claimed: ClaimedCall, outcome: ToolOutcome, task: Snapshot, began:
 def _record(
     engine: Engine, team: Team, lease: tuple[ToolAssignment, str], task: Snapshot, outcome: ToolOutcome
 ) -> bool:
-    """Record the outcome of a call, under the lease of its assignment. After the last call, wake a coordinator.
-
-    Return False if the lease is lost.
-    """
+    """Record the outcome of a call, under the lease of its assignment. After the last call, wake a coordinator."""
     order, token = lease
     step = task.steps.tail[-1]
     call = next(one for one in step.calls if one.id == order.call_id)
@@ -375,21 +365,17 @@ def close_overdue_call(engine: Engine, order: ToolAssignment, timeout: float) ->
     """
     operation = Operation("tool", order.task_id, order.seq, order.attempt, order.call_id)
     with engine.services.telemetry.operation(operation) as span:
-        _close_overdue(engine, order, timeout, span)
-
-
-def _close_overdue(engine: Engine, order: ToolAssignment, timeout: float, span: OperationSpan) -> None:
-    task = engine.tasks.task_store.load(order.task_id, 1)
-    if task is None or task.steps.tail[-1].seq != order.seq:
-        span.discard()
-        return
-    team = engine.workspace.frozen_teams.get(order.task_id)
-    call = next(call for call in task.steps.tail[-1].calls if call.id == order.call_id)
-    span.annotate(agent=task.steps.tail[-1].agent_name, tool=call.tool_name, error="timeout")
-    engine.services.telemetry.record(TOOL_SECONDS, timeout, call.tool_name, "error")
-    if is_irreversible(spec_of(team, task.steps.tail[-1], call)):
-        restart_call(engine, team, order, call, worker_lost=True)
-    else:
-        close_call(
-            engine, order, call, failed_outcome(call.id, f"tool {call.tool_name!r} was killed after {timeout:g} s")
-        )
+        task = engine.tasks.task_store.load(order.task_id, 1)
+        step = None if task is None else task.steps.tail[-1]
+        if step is None or step.seq != order.seq:
+            span.discard()
+            return
+        team = engine.workspace.frozen_teams.get(order.task_id)
+        call = next(call for call in step.calls if call.id == order.call_id)
+        span.annotate(agent=step.agent_name, tool=call.tool_name, error="timeout")
+        engine.services.telemetry.record(TOOL_SECONDS, timeout, call.tool_name, "error")
+        if is_irreversible(spec_of(team, step, call)):
+            restart_call(engine, team, order, call, worker_lost=True)
+        else:
+            killed = failed_outcome(call.id, f"tool {call.tool_name!r} was killed after {timeout:g} s")
+            close_call(engine, order, call, killed)

@@ -15,7 +15,6 @@ wins.
 """
 
 import logging
-import math
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -38,7 +37,6 @@ from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
 from roboco.engine.record.event_archive import is_log_full
 from roboco.engine.record.tool_listings import listings_for, wake_turn
-from roboco.engine.retry import retry
 from roboco.engine.run.attempt_outcome import TurnOutcome, TurnResult, stored_failure, task_failure
 from roboco.engine.run.claimed_turn import Cancellation, ClaimedTurn
 from roboco.engine.run.deferral import (
@@ -95,17 +93,11 @@ def commit_turn(
     step and append it again, for as long as this worker has the turn: the model is paid for it once. Raise
     TransientError if the turn is lost meanwhile, or if Redis does not answer: the step may be stored.
     """
-    engine, claim = turn.engine, turn.claim
-    order, task = claim.assignment, claim.snapshot
-    routing: dict[str, object] = (
-        {"attempt": order.attempt, "routing": task.position.routing} if agent_name is None else {}
-    )
-    remote = retry(
+    engine, order, task = turn.engine, turn.claim.assignment, turn.task
+    chosen: dict[str, object] = {"attempt": order.attempt, "routing": task.position.routing}
+    remote = turn.retry(
         lambda: settle(engine, turn.team, order.task_id, task.position, next(reversed(turn.messages), None)),
-        lambda: bool(engine.tasks.leases.renew_turn(claim)),
-        f"the remote task of step {order.seq} of task {order.task_id}",
-        engine.clock,
-        math.inf,
+        f"the remote task of step {order.seq}",
     )
     parts, about = content.parts, metadata | content.metadata() | remote
     if agent_name is None and turn.team.holds_text:
@@ -116,7 +108,7 @@ def commit_turn(
         agent_name=agent_name or task.position.agent,
         parts=parts,
         created_at=engine.now(),
-        metadata=routing | about | unfinished_usage_metadata(turn.team, task),
+        metadata=(chosen if agent_name is None else {}) | about | unfinished_usage_metadata(turn.team, task),
     ).sealed(task.state.last_digest)
 
     def append() -> TaskStep:
@@ -126,22 +118,16 @@ def commit_turn(
             turn.progress.kept = strip_credentials(str(error))[:500]
             raise
 
-    stored = retry(
-        append,
-        lambda: bool(engine.tasks.leases.renew_turn(claim)),
-        f"step {step.seq} of task {order.task_id}",
-        engine.clock,
-        math.inf,
-    )
+    stored = turn.retry(append, f"step {step.seq}")
     turn.progress.kept = ""
-    record_turn_metrics(engine.services, turn.span, turn.model, step, engine.clock.now() - turn.claimed_at)
+    seconds = engine.clock.now() - turn.claimed_at
+    record_turn_metrics(engine.services, turn.span, turn.profile.model, step, seconds)
     if stored.digest != step.digest:
         recover.catch_up(engine, order.task_id, task)
         engine.services.dispatcher.advance(order.task_id)
         return TurnOutcome.REPLACED
-    commit = Commit(
-        step, state_after(task.state, step), recover.step_events(engine, order.task_id, step, task.steps.tail[-1])
-    )
+    events = recover.step_events(engine, order.task_id, step, task.steps.tail[-1])
+    commit = Commit(step, state_after(task.state, step), events)
     continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
     if not continued or is_log_full(engine, task):
         engine.services.dispatcher.advance(order.task_id)
@@ -175,87 +161,69 @@ def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -
         claim = engine.tasks.leases.claim_turn(order, engine.new_token(), team.tail_length)
         if claim is not None:
             turn = ClaimedTurn(engine, team, claim, cancellation, span, engine.clock.now())
-            span.annotate(agent=claim.snapshot.position.agent, model=turn.model)
+            span.annotate(agent=turn.agent.name, model=turn.profile.model)
             return _hold_and_run(turn)
     span.discard()
     now = engine.tasks.task_store.load(order.task_id, 1)
-    claimed_elsewhere = (
-        now is not None
-        and now.attempt.claimed
-        and (now.position.seq, now.position.epoch, now.attempt.number) == _position(order)
-    )
-    if claimed_elsewhere:
+    if now is None:
+        return TurnOutcome.OBSOLETE
+    pending = now.position.seq, now.position.epoch, now.attempt.number
+    if now.attempt.claimed and pending == (order.seq, order.epoch, order.attempt):
         return TurnOutcome.CLAIMED_ELSEWHERE
-    return (None if now is None else stored_failure(team, now, order)) or TurnOutcome.OBSOLETE
+    return stored_failure(team, now, order) or TurnOutcome.OBSOLETE
 
 
 def _hold_and_run(turn: ClaimedTurn) -> TurnResult:
     """Run the claimed turn, unless it is switched off or waits for quarantine. Hand it over if this worker ends."""
-    engine, claim, cancellation = turn.engine, turn.claim, turn.cancellation
-    work = turn_work(turn.team, claim.assignment.task_id, claim.snapshot.position.agent)
-    if (switch := engine.process.switches.blocking(work)) is not None:
+    process, ends, lease = turn.engine.process, turn.cancellation, turn.claim.lease
+    work = turn_work(turn.team, turn.task_id, turn.agent.name)
+    if (switch := process.switches.blocking(work)) is not None:
         return defer_for_switch(turn, switch)
-    with engine.process.quarantine.admit(claim.snapshot.attempt.counted, engine.policy.max_attempts) as admitted:
+    with process.quarantine.admit(turn.task.attempt.counted, turn.engine.policy.max_attempts) as admitted:
         if not admitted:
             return defer_for_quarantine(turn)
         with (
-            engine.process.held_work.holding(work, cancellation.abandon, partial(hand_over_turn, turn)) as held,
-            engine.process.heartbeat.renewing(
-                claim.lease, cancellation.abandon, cancellation.request, turn.progress.note
-            ),
+            process.held_work.holding(work, ends.abandon, partial(hand_over_turn, turn)) as held,
+            process.heartbeat.renewing(lease, ends.abandon, ends.request, turn.progress.note),
         ):
             result = _run_or_report(turn)
     return TurnOutcome.HANDED_OVER if held.reason and result is TurnOutcome.REPLACED else result
 
 
-def _position(order: TurnAssignment) -> tuple[int, int, int]:
-    return order.seq, order.epoch, order.attempt
-
-
 def _run_or_report(turn: ClaimedTurn) -> TurnResult:
     """Run the turn. Commit a permanent failure, with its cause, as the step. Repeat only what may succeed later."""
-    claim = turn.claim
     try:
-        return _run(turn)
+        return _run(turn.with_older_steps())
     except ModelError as error:
         if error.retryable:
             return try_later(turn, error)
-        return commit_turn(turn, content_of_failure(claim, error.code, str(error)), {})
+        return commit_turn(turn, content_of_failure(turn, error.code, str(error)), {})
     except TransientError as error:
         return try_later(turn, error)
     except (Conflict, CorruptHistory):
         raise
     except Exception as error:
-        _log.exception("step %d of task %s fails", claim.assignment.seq, claim.assignment.task_id)
+        _log.exception("step %d of task %s fails", turn.claim.assignment.seq, turn.task_id)
         message = error_text(f"{type(error).__name__}: {error}")
-        return commit_turn(turn, content_of_failure(claim, "internal", message), {})
+        return commit_turn(turn, content_of_failure(turn, "internal", message), {})
 
 
 def _run(turn: ClaimedTurn) -> TurnResult:
-    turn = turn.with_older_steps()
-    engine, claim = turn.engine, turn.claim
+    """Run the turn, unless tools, a budget or a summary let it wait. A turn that was cancelled does not wait."""
     try:
-        listings = listings_for(
-            engine, claim.assignment.task_id, turn.team, turn.team.agent(claim.snapshot.position.agent)
-        )
+        listings = listings_for(turn.engine, turn.task_id, turn.team, turn.agent)
     except UsageError as error:
-        return commit_turn(turn, content_of_failure(claim, "team", str(error)), {})
+        return commit_turn(turn, content_of_failure(turn, "team", str(error)), {})
     if isinstance(listings, MissingListing):
         if not turn.cancellation.requested:
             outcome = defer(turn, listings.seconds, listings.reason, TurnOutcome.DEFERRED)
-            wake_turn(engine, claim.assignment.task_id, listings.server)
+            wake_turn(turn.engine, turn.task_id, listings.server)
             return outcome
         listings = {}
-    return _run_with(turn, listings)
-
-
-def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
-    """Run the turn with the tools of these listings."""
-    engine, claim = turn.engine, turn.claim
-    wait = day_budgets.wait(engine, claim.assignment.task_id, claim.snapshot.position.agent)
+    wait = day_budgets.wait(turn.engine, turn.task_id, turn.agent.name)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
-    result = summary_for(engine, turn.team, claim, turn.cancellation, turn.progress)
+    result = summary_for(turn)
     if not turn.cancellation.requested and (deferred := _wait_for_summary(turn, result)) is not None:
         return deferred
     return _ask(turn, result, listings, first_choice(turn))
@@ -263,23 +231,22 @@ def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
 
 def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: Choice) -> TurnResult:
     """Ask for a reply, after a failure in another way as long as there is one, and commit the result."""
-    engine, claim = turn.engine, turn.claim
     while True:
         try:
-            prepared = prepare_request(engine, turn.team, claim, result, listings, choice)
+            prepared = prepare_request(turn, result, listings, choice)
         except NotRunnable as error:
-            where = f"agents worker {engine.services.workers.node_name!r} cannot describe the agent's tools"
-            content = content_of_failure(claim, error.code, f"{where}: {error.remedy('agents')}")
+            where = f"agents worker {turn.engine.services.workers.node_name!r} cannot describe the agent's tools"
+            content = content_of_failure(turn, error.code, f"{where}: {error.remedy('agents')}")
             return commit_turn(turn, content, summary_metadata(ready_of(result)))
         except UsageError as error:
-            return commit_turn(turn, content_of_failure(claim, "team", str(error)), summary_metadata(ready_of(result)))
+            return commit_turn(turn, content_of_failure(turn, "team", str(error)), summary_metadata(ready_of(result)))
         if prepared.refused:
-            step = limit_step(prepared.refused, claim.snapshot.position.agent)  # `decide` chooses what follows
+            step = limit_step(prepared.refused, turn.agent.name)  # `decide` chooses what follows
             metadata = step.metadata | summary_metadata(prepared.summary)
             return commit_turn(turn, StepContent(step.parts), metadata, step.agent_name)
         if choice.too_long is not None and prepared.memory.tokens >= choice.too_long[0]:  # it has nothing to leave out
             refusal = choice.too_long[1]
-            content = content_of_failure(claim, refusal.code, refusal.message)
+            content = content_of_failure(turn, refusal.code, refusal.message)
             counted = ModelError(refusal.code, refusal.message, False)  # `choice.spent` has its tokens
             return commit_turn(turn, content, failure_metadata(prepared, counted, [], choice.chunks))
         outcome = _request_reply(turn, prepared, choice)
@@ -290,29 +257,28 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
 
 def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice) -> TurnResult | Choice:
     """Send the request, unless it must wait. Return what to try after a failure, or what became of the turn."""
-    engine, claim = turn.engine, turn.claim
-    task_id, profile = claim.assignment.task_id, prepared.request.profile
-    wait = day_budgets.reserve(engine, task_id, claim.snapshot, prepared.possible_usage, profile)
+    engine, task_id, profile = turn.engine, turn.task_id, prepared.request.profile
+    wait = day_budgets.reserve(engine, task_id, turn.task, prepared.possible_usage, profile)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
-    admission = engine.services.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)
+    admission = engine.services.rate_limiter.reserve(profile, turn.ticket, prepared.expected_tokens)
     if isinstance(admission, Queued):
         if not turn.cancellation.requested:
-            return defer_for_rate_limit(turn, prepared.request.profile, admission.seconds)
-        tickets.release_tickets(engine.services, turn.team, claim.assignment.task_id, claim.snapshot)
-    request = embed_files(engine.workspace, claim.assignment.task_id, prepared.request)
+            return defer_for_rate_limit(turn, profile, admission.seconds)
+        tickets.release_tickets(engine.services, turn.team, task_id, turn.task)
+    request = embed_files(engine.workspace, task_id, prepared.request)
     if choice.fallback:  # it answers in place of a remote agent, perhaps
-        settle(engine, turn.team, task_id, claim.snapshot.position, closes=False)
+        settle(engine, turn.team, task_id, turn.task.position, closes=False)
     if profile.provider == REMOTE_AGENT:
-        order = claim.assignment
+        order = turn.claim.assignment
         remote = RemoteTask(engine.workspace.files, task_id, order.seq, order.epoch, str(profile.base_url))
         turn.messages.append(remote)
         request = replace(request, remote=remote)
     spent = TokenUsage(prepared.memory.tokens + choice.spent.tokens_in, choice.spent.tokens_out)
-    output = TokenStream(engine, claim, turn.cancellation, spent, choice.chunks, turn.team.holds_text)
-    stream = engine.services.call_model(request, output.listener(request.profile))
+    output = TokenStream(engine, turn.claim, turn.cancellation, spent, choice.chunks, turn.team.holds_text)
+    stream = engine.services.call_model(request, output.listener(profile))
     turn.cancellation.attach(stream)
-    turn.progress.follow(prepared.request.profile, stream)
+    turn.progress.follow(profile, stream)
     return _stream_reply(turn, prepared, choice, output, stream, admission == Admitted(tasks_waiting=True))
 
 
@@ -338,7 +304,7 @@ def _stream_reply(
     awaited: bool,
 ) -> TurnResult | Choice:
     """Publish the reply and commit it as a step. If the reply is `awaited`, resume paused tasks after it."""
-    engine, claim, cancellation = turn.engine, turn.claim, turn.cancellation
+    cancellation = turn.cancellation
     reply: Reply | None = None
     failed_with: ModelError | None = None
     try:
@@ -355,14 +321,14 @@ def _stream_reply(
     if failed_with is not None and not cancellation.requested:
         return _handle_failure(turn, prepared, choice, output, failed_with)
     if reply is not None and not output.truncated:  # text that was not published before the requested end is dropped
-        content = content_of_reply(engine.services, turn.team, claim, "".join(texts), reply, prepared)
+        content = content_of_reply(turn, "".join(texts), reply, prepared)
         metadata = reply_metadata(prepared, reply) | {"chunks": output.chunk_count}
         outcome = commit_turn(turn, content, metadata)
         _record_reply(turn, prepared.request.profile, reply, awaited)
         return outcome
     if not cancellation.requested:
         return TurnOutcome.REPLACED
-    receipt = cancellation.receipt(claim, stream, output.chunk_count)
+    receipt = cancellation.receipt(turn.claim, stream, output.chunk_count)
     for message in turn.messages[-1:]:
         message.wait_answered()
     used = or_estimate(stream.usage, prepared.memory.tokens, texts)
@@ -388,22 +354,18 @@ def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaite
 def _handle_failure(
     turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice, output: TokenStream, error: ModelError
 ) -> TurnResult | Choice:
-    """Return another way to ask, start another attempt, or commit the error as the step if none can succeed.
-
-    If the call failed before the first text, the turn is deferred. If the model server refused the call for its rate
-    limit, the requests of all workers to that server are held back.
-    """
-    engine, claim, texts = turn.engine, turn.claim, output.texts
+    """Return another way to ask, start another attempt, or commit the error as the step if none can succeed."""
+    texts, counted = output.texts, turn.task.attempt.counted
     if not texts and (other := next_choice(turn, choice, prepared.memory.tokens, error)) is not None:
-        order = claim.assignment
-        _log.warning("step %d of task %s is requested in another way: %s", order.seq, order.task_id, error)
+        seq = turn.claim.assignment.seq
+        _log.warning("step %d of task %s is requested in another way: %s", seq, turn.task_id, error)
         return replace(other, chunks=output.chunk_count)
     if error.code == "rate_limit" and not texts:
         return defer_for_provider_limit(turn, prepared.request.profile, error, choice.spent)
     if error.retryable and not texts:
         return defer_for_outage(turn, error, choice.spent)
-    if texts and error.retryable and claim.snapshot.attempt.counted < engine.policy.max_attempts:
-        restart_turn(engine, claim.assignment.task_id, claim.snapshot, str(error), claim.token)
+    if texts and error.retryable and counted < turn.engine.policy.max_attempts:
+        restart_turn(turn.engine, turn.task_id, turn.task, str(error), turn.claim.token)
         return TurnOutcome.CUT_OFF
-    content = content_of_failure(claim, error.code, error.message, "".join(texts))
+    content = content_of_failure(turn, error.code, error.message, "".join(texts))
     return commit_turn(turn, content, failure_metadata(prepared, error, texts, output.chunk_count))

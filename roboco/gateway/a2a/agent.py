@@ -119,7 +119,7 @@ class TeamAgent:
         request = MessageRequest(
             gateway=self.gateway,
             caller=self.caller,
-            repetition=Repetition(self.caller, "", None, 0, 0.0),
+            repetition=Repetition(self.caller),
             team=self.team,
             turn=Turn(),
             immediate=True,
@@ -334,7 +334,7 @@ async def _accept(request: MessageRequest, message: a2a.Message, found: Task | N
         raise invalid("contextId is not that of the task")
     named = [request.caller.tenant, request.caller.by, request.team, message.context_id and context_id]
     identity = canonical_json([*named, message.message_id])
-    repetition = MessageId(request.caller, sha256(identity), identity, 0, 0.0)
+    repetition = MessageId(request.caller, sha256(identity), identity)
     request = replace(request, turn=turn, repetition=repetition)
     if found is None:
         return await _accept_in_context(request, context_id or f"new-{repetition.digest[:32]}")

@@ -31,7 +31,7 @@ from roboco.errors import RobocoError
 from roboco.gateway.a2a.agent import TeamAgent
 from roboco.gateway.access import authenticate
 from roboco.gateway.bodies.strict_json import unique_names
-from roboco.gateway.gateway import gateway_of
+from roboco.gateway.gateway import base_url, gateway_of
 from roboco.gateway.openai.accepting import AcceptedTurn
 from roboco.gateway.openai.following import answer_while_connected
 from roboco.gateway.openai.sse import event_stream, frame
@@ -105,7 +105,7 @@ async def _card(request: Request) -> Response:
         team = await gateway.calls.reads.run(named_team, gateway.orchestrator, caller, name)
     except (Problem, RobocoError) as error:
         return _rest_error(error)
-    return JSONResponse(MessageToDict(card_of(team, name, f"{_base(request)}/a2a/{name}")))
+    return JSONResponse(MessageToDict(card_of(team, name, f"{base_url(request)}/a2a/{name}")))
 
 
 def card_of(team: Team, name: str, url: str) -> a2a.AgentCard:
@@ -185,7 +185,7 @@ async def _agent(request: Request) -> TeamAgent:
         raise a2a.VersionNotSupportedError(f"send the header {VERSION_HEADER}: {PROTOCOL_VERSION_CURRENT}")
     name = request.path_params["team"]
     await gateway.calls.reads.run(named_team, gateway.orchestrator, caller, name)
-    return TeamAgent(gateway, caller, name, _base(request))
+    return TeamAgent(gateway, caller, name, base_url(request))
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -282,9 +282,8 @@ def _error(error: Exception) -> tuple[int, A2AError, Problem | None]:
             return 400, a2a.InvalidParamsError(str(error)[:500]), None
         case _:
             problem = problem_of(error)
-            text = f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
             default = a2a.InternalError if problem.status >= 500 else a2a.InvalidParamsError
-            return problem.status, _KINDS.get(problem.code, default)(text), problem
+            return problem.status, _KINDS.get(problem.code, default)(problem.message), problem
 
 
 def _rest_error(error: Exception) -> Response:
@@ -292,7 +291,3 @@ def _rest_error(error: Exception) -> Response:
     body = build_rest_error_payload(a2a.InvalidRequestError(str(kind)) if isinstance(kind, JSONParseError) else kind)
     body["error"]["code"] = status
     return JSONResponse(body, status, problem.headers if problem else None)
-
-
-def _base(request: Request) -> str:
-    return str(request.base_url).rstrip("/")

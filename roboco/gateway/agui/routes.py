@@ -19,13 +19,21 @@ from fastapi.responses import JSONResponse
 from roboco.gateway.access import Caller
 from roboco.gateway.agui.run_stream import Event, RunStream
 from roboco.gateway.answers.answer_stream import AnswerStream
-from roboco.gateway.answers.chats import Chat, accept, accept_answers, chat_of, chat_request, stop_chat
+from roboco.gateway.answers.chats import (
+    Chat,
+    accept,
+    accept_answers,
+    chat_of,
+    chat_request,
+    still_waited_for,
+    stop_chat,
+)
 from roboco.gateway.answers.following import answer_parts
 from roboco.gateway.bodies.mistakes import WellFormedBody
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
-from roboco.gateway.openai.ids import shown_task_id, split_call_id
+from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.sse import event_stream
@@ -85,10 +93,7 @@ async def _accept(request: TurnRequest, chat: Chat, body: RunAgentInput) -> tupl
     if body.resume or (results and chat.tasks):
         decided = [_answer(one) for one in body.resume or ()]
         if decided and results and chat.tasks:  # a step may have both: earlier results are known
-            task = await chat.gateway.task(chat.caller, chat.newest)
-            calls = await chat.gateway.calls.reads.run(lambda: task.pending_actions().unanswered())
-            waiting = {call.id for call in calls}
-            results = [one for one in results if split_call_id(one.call_id)[0] in waiting]
+            results = await still_waited_for(chat, chat.newest, results)
         return await accept_answers(request, chat, chat.newest, (*decided, *results)), body
     own = list(body.messages)
     while own and own[-1].role != "user":

@@ -171,7 +171,7 @@ def chat_request(
     return TurnRequest(
         gateway=gateway,
         caller=caller,
-        repetition=Repetition(caller, "", None, 0, 0.0),
+        repetition=Repetition(caller),
         team=team,
         turn=Turn(),
         immediate=True,
@@ -194,7 +194,7 @@ async def accept(
     found = (response_of(str(one.get("id"))) for one in reversed(messages) if one.get("role") == "assistant")
     previous = next((one for one in found if one is not None and chat.has(one.task_id)), None)
     identity = canonical_json([chat.first, last.get("id"), turn.prompt, again, len(messages) if again else 0])
-    repetition = _ChatRepetition(chat.caller, sha256(identity), identity, 0, 0.0)
+    repetition = _ChatRepetition(chat.caller, sha256(identity), identity)
     request = replace(request, turn=turn, repetition=repetition)
     if previous is None and chat.tasks and not again and len(messages) > 1:
         return _recorded(await _send_to_newest(request, chat)), ""
@@ -311,13 +311,18 @@ async def _accept_answers(request: TurnRequest, chat: Chat, message: Message) ->
     answers = tuple(_answers(parts[begin:]))
     if earlier := [one for one in _answers(parts[:begin]) if isinstance(one, Returned)]:
         # Results of a step before that of a sub-task's approval are not sent yet.
-        task = await chat.gateway.task(chat.caller, found.task_id)
-        calls = await chat.gateway.calls.reads.run(lambda: task.pending_actions().unanswered())
-        waiting = {call.id for call in calls}
-        answers += tuple(one for one in earlier if split_call_id(one.call_id)[0] in waiting)
+        answers += tuple(await still_waited_for(chat, found.task_id, earlier))
     if not answers:
         raise wrong_parameter("messages", "the last message has no result of a tool and no decision")
     return await accept_answers(request, chat, found.task_id, answers)
+
+
+async def still_waited_for(chat: Chat, task_id: str, results: Sequence[Returned]) -> list[Returned]:
+    """Return the results of calls for which a task of the chat waits."""
+    task = await chat.gateway.task(chat.caller, task_id)
+    calls = await chat.gateway.calls.reads.run(lambda: task.pending_actions().unanswered())
+    waiting = {call.id for call in calls}
+    return [one for one in results if split_call_id(one.call_id)[0] in waiting]
 
 
 async def accept_answers(request: TurnRequest, chat: Chat, task_id: str, answers: tuple[Answer, ...]) -> AcceptedTurn:

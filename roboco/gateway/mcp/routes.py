@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from roboco.errors import RobocoError
 from roboco.gateway.access import MAX_BODY
 from roboco.gateway.bodies.body_budget import PIECE_BYTES, BodyBudget, pieces_of
-from roboco.gateway.gateway import Gateway
+from roboco.gateway.gateway import Gateway, base_url
 from roboco.gateway.mcp.task_extension import mcp_server
 from roboco.gateway.mcp.team_tools import Context
 from roboco.gateway.principal import ACCESS, Principal
@@ -99,7 +99,7 @@ class McpEndpoint:
         except (Problem, RobocoError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
             if problem.status == 401 and self._gateway.settings.oidc_issuer is not None:
-                address = f"{_base(Request(scope))}{METADATA}{PATH}"
+                address = f"{base_url(Request(scope))}{METADATA}{PATH}"
                 problem.headers["WWW-Authenticate"] = f'Bearer resource_metadata="{address}"'
             await problem_response(problem)(scope, receive, send)
             return
@@ -116,7 +116,7 @@ class McpEndpoint:
         if issuer is None:
             return problem_response(not_found("no OIDC provider is set up", "send a key of `roboco keys create`"))
         document = ProtectedResourceMetadata.model_validate(
-            {"resource": f"{_base(request)}{PATH}", "authorization_servers": [issuer], "resource_name": "Roboco"}
+            {"resource": f"{base_url(request)}{PATH}", "authorization_servers": [issuer], "resource_name": "Roboco"}
         )
         return JSONResponse(document.model_dump(mode="json", exclude_none=True))
 
@@ -125,7 +125,3 @@ class McpEndpoint:
         places = (METADATA, METADATA + PATH)
         endpoint = LoggedRoute(PATH, self, methods=["POST"], name="mcp")
         return [endpoint, *(LoggedRoute(one, self.metadata) for one in places)]
-
-
-def _base(request: Request) -> str:
-    return str(request.base_url).rstrip("/")

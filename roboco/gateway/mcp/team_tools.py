@@ -9,11 +9,10 @@ call: its state, which the client sends back, is the id of the task, and is chec
 `task_extension.py` answers with the id at once, if the client follows tasks.
 """
 
-import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import mcp_types as mcp
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -31,6 +30,7 @@ from roboco.domain.stream.event import AgentSelected
 from roboco.domain.stream.item import StreamItem, ToolCallItem
 from roboco.errors import RobocoError, UsageError
 from roboco.gateway.answers.following import asked_in_sub_tasks
+from roboco.gateway.closing import racing
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import MAX_KEY_CHARS, are_answered, new_task_id
 from roboco.gateway.openai.ids import shown_task_id
@@ -40,7 +40,6 @@ from roboco.gateway.request_log import CREATED, MAX_PATH, log_task_control
 from roboco.gateway.teams import team_of_new_task, usable_teams
 
 Context = ServerRequestContext[Any, Any]
-_Result = TypeVar("_Result")
 FindCaller = Callable[[Context], Awaitable[Principal]]
 TASK_TOOL: Final = "roboco_task"
 KEY_META: Final = "roboco/idempotency-key"
@@ -218,28 +217,19 @@ class TeamTools:
         self, ctx: Context, caller: Principal, task: Task
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Follow the task with progress until it waits or has ended. Return its answer, or what it waits for."""
-        progress, result = await self._until_exit(caller, task, self._follow(ctx, task))
-        unapproved = await self.gateway.calls.reads.run(lambda: task.pending_actions().unapproved())
         shown = shown_task_id(caller, task.task_id)
+        async with racing(self._follow(ctx, task), self.gateway.closing.wait()) as (following, _):
+            if not following.done():
+                detail = f"this gateway exits; task {shown} goes on"
+                raise Problem(503, "unavailable", detail, f"wait for it with {TASK_TOOL}")
+            progress, result = following.result()
+        unapproved = await self.gateway.calls.reads.run(lambda: task.pending_actions().unapproved())
         if unapproved and shows_forms(ctx):
             return mcp.InputRequiredResult(
                 input_requests={call.id: approval_form(call) for call in unapproved}, request_state=shown
             )
         await ctx.session.report_progress(progress + 1, None, str(result.status))
         return result_of_call(shown, result, unapproved)
-
-    async def _until_exit(self, caller: Principal, task: Task, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Return the result of the work. Raise Problem at the exit of this process: the task goes on."""
-        working, exits = asyncio.ensure_future(work), asyncio.ensure_future(self.gateway.closing.wait())
-        try:
-            await asyncio.wait((working, exits), return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                return working.result()
-            detail = f"this gateway exits; task {shown_task_id(caller, task.task_id)} goes on"
-            raise Problem(503, "unavailable", detail, f"wait for it with {TASK_TOOL}")
-        finally:
-            working.cancel()
-            exits.cancel()
 
     async def _follow(self, ctx: Context, task: Task) -> tuple[int, TaskResult]:
         """Report the progress of the task until it waits or has ended, or a sub-task needs an approval.
@@ -346,8 +336,7 @@ def _error_text(error: Problem | RobocoError | ValidationError) -> str:
     """Return what is wrong, without addresses of servers, and the remedy."""
     if isinstance(error, ValidationError):
         return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:20])
-    problem = problem_of(error)
-    return f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
+    return problem_of(error).message
 
 
 def shows_forms(ctx: Context) -> bool:

@@ -1,38 +1,28 @@
 """following: read the stream of a task until an answer is whole, for an open connection or for a single reply."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Iterable
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import Request
 
 from roboco.client.task import Task
-from roboco.domain.stream.item import StreamItem
+from roboco.gateway.closing import racing
+from roboco.gateway.openai.chat_stream import ChatStream
 from roboco.gateway.openai.events import ResponseEvent, events_after
+from roboco.gateway.openai.response_stream import ResponseStream
 from roboco.gateway.openai.sse import frame
 from roboco.gateway.principal import ACCESS
 from roboco.gateway.problem import Problem, unavailable
 from roboco.gateway.streams.live_response import OnDisconnect
 
 Answered = TypeVar("Answered")
-Piece_co = TypeVar("Piece_co", covariant=True)
-
-
-class AnswerTranslator(Protocol[Piece_co]):
-    """Translates the items of a task into the pieces of an answer."""
-
-    @property
-    def finished(self) -> bool:
-        """True once the answer has ended."""
-
-    def feed(self, item: StreamItem) -> Iterable[Piece_co]:
-        """Return the pieces of an item."""
 
 
 async def answer_pieces(
-    task: Task, stream: AnswerTranslator[Piece_co], cursor: str | None
-) -> AsyncGenerator[list[Piece_co], None]:
+    task: Task, stream: ChatStream | ResponseStream, cursor: str | None
+) -> AsyncGenerator[list[Any], None]:
     """Yield the pieces of an answer, as they arise, until its last one. Raise Problem if the task ends before."""
     async with aclosing(task.astream(cursor)) as items:
         async for item in items:
@@ -72,13 +62,9 @@ async def answer_while_connected(
 
     Raise Problem `unavailable` at the exit: the client repeats the request, and another gateway finds its task.
     """
-    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
-    exits = asyncio.ensure_future(closing.wait())
-    waits: set[asyncio.Future[Any]] = {working, gone, exits}
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    async with racing(work, _gone(request), closing.wait()) as (working, gone, _):
         if working.done():
-            result = working.result()
+            result: Answered = working.result()
             if (access := request.scope.get(ACCESS)) is not None:
                 await access.check_now()
             return result
@@ -87,10 +73,6 @@ async def answer_while_connected(
         if on_disconnect is not None:
             await on_disconnect()
         raise Problem(499, "disconnected", "the client has closed the connection")
-    finally:
-        for wait in waits:
-            wait.cancel()
-        await asyncio.wait(waits)  # else the work still uses what its caller closes now
 
 
 async def _gone(request: Request) -> None:

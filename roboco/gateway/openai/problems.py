@@ -45,11 +45,10 @@ def unknown_model(name: str) -> Problem:
 def error_object(problem: Problem) -> dict[str, Any]:
     """Return the error in OpenAI's shape."""
     kind = _TYPES.get(problem.status, "server_error" if problem.status >= 500 else "invalid_request_error")
-    message = f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
     code = _CODES.get(problem.code, problem.code)
     param = problem.extra.get(PARAM)
     shown = None if param is None else well_formed(str(param))
-    return {"error": {"message": well_formed(message), "type": kind, "param": shown, "code": code}}
+    return {"error": {"message": well_formed(problem.message), "type": kind, "param": shown, "code": code}}
 
 
 def error_response(problem: Problem) -> JSONResponse:

@@ -44,13 +44,13 @@ class Repetition:
     """The identity of a request."""
 
     caller: Principal
-    digest: str
+    digest: str = ""
     """The digest of the caller, the route and the body."""
-    key: str | None
+    key: str | None = None
     """The idempotency key, or None."""
-    attempts: int
+    attempts: int = 0
     """The number of earlier attempts, as the client states it."""
-    timeout: float
+    timeout: float = 0.0
     """Seconds for which the client has waited for the answer of an attempt."""
 
     @property

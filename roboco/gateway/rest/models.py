@@ -6,12 +6,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, f
 
 from roboco.client.team_details import TeamDetails
 from roboco.domain.history.part import Artifact, ToolCall
-from roboco.domain.history.step import MAX_DELAY_SECONDS, Priority, TaskStep
+from roboco.domain.history.step import MAX_DELAY_SECONDS, TaskStep
 from roboco.domain.inbox.attachments import AnswerForm, Attachments
 from roboco.domain.inbox.submission import MAX_IMPORTED_MESSAGES, ImportedMessage
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.notification import MAX_TARGETS, NotifyTarget
 from roboco.domain.schema import InputModel, RecordModel
+from roboco.domain.status import Priority
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.domain.team.tool_listing import ToolDifference

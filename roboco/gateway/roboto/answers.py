@@ -8,7 +8,6 @@ A message that is accepted, and not applied yet, is the team's turn: its step wa
 its user, its client or for ever is answered immediately. A poll that waits counts as an open stream of its caller.
 """
 
-import asyncio
 import time
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Final
@@ -19,6 +18,7 @@ from fastapi.responses import JSONResponse
 from roboco.client.task import Task
 from roboco.domain.session.agent_session import AgentSessionStatus, agent_session
 from roboco.domain.session.session import ContinuationToken, Session
+from roboco.gateway.closing import racing
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.principal import Principal
 from roboco.gateway.roboto.changes import (
@@ -110,26 +110,12 @@ async def next_changes(
                 await held.enter_async_context(gateway.limits.open_stream(caller))
                 waits = True
             token = changes.token
-            await _changed_or_closing(gateway, task, token, left)
+            async with racing(task.changed(str(token.at), left), gateway.closing.wait()) as (changed, _):
+                if changed.done():
+                    changed.result()
 
 
 def _poll(task: Task, token: GivenToken, reader: Reader) -> tuple[Changes, JSONResponse]:
     """Return the changes as of now, and the answer with them, which takes long to write for a long session."""
     changes = changes_since(token, task.poll(str(token.at), MAX_SESSION_BYTES), reader)
     return changes, enveloped(changes.data())
-
-
-async def _changed_or_closing(gateway: Gateway, task: Task, token: GivenToken, seconds: float) -> None:
-    """Return as soon as the session may have changed, or the process is about to exit."""
-    waits = [
-        asyncio.ensure_future(task.changed(str(token.at), seconds)),
-        asyncio.ensure_future(gateway.closing.wait()),
-    ]
-    try:
-        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for wait in done:
-            wait.result()
-    finally:
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)

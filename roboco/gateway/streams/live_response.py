@@ -2,6 +2,7 @@
 
     source.items() ─► frame ─► send (waits while the client does not read) ─► ... ─► last frame ─► end of the body
 
+    every quarter of a ping ─► OpenStreams ─► each stream: check(): silent? ping    too old? end()
     disconnect, greatest age, exit of the process ─► end(): interrupts the wait for an item, never a frame
     a client that reads nothing after that ─► the connection is aborted
     error of the source ─► last frame with code and remedy
@@ -15,9 +16,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
+from contextvars import Context, ContextVar
 from typing import Any, Final, Generic
 
 from starlette.exceptions import HTTPException
@@ -28,7 +29,6 @@ from roboco.gateway.bodies.body_budget import pieces_of
 from roboco.gateway.problem import Problem
 from roboco.gateway.streams.ending import Ending, StreamEnd, failed
 from roboco.gateway.streams.form import Source, Streamed
-from roboco.gateway.streams.open_streams import OpenStreams
 
 HANDOVER: Final = "roboco.stream"
 """The field of an ASGI scope with the list that a stream enters."""
@@ -74,6 +74,55 @@ def abort_quietly() -> None:
     """Mark the response of the running task as aborted. The application returns next, without more of the body."""
     logging.getLogger("uvicorn.error").addFilter(_FILTER)  # a filter that is there already is not added again
     _aborted.set(True)
+
+
+MAX_CHECK_INTERVAL: Final = 1.0
+"""Seconds between two checks of all streams, at most."""
+PING_SECONDS: Final = 15.0
+"""Seconds of silence after which a stream sends a comment, so that proxies keep it."""
+
+
+class OpenStreams:
+    """The open streams of a process, and the one task that pings and ends them: a silent stream costs no timer.
+
+    `closing` is set when the process is about to exit.
+    """
+
+    def __init__(self, ping_seconds: float, stream_seconds: float, closing: asyncio.Event) -> None:
+        self.ping_seconds = ping_seconds
+        self.stream_seconds = stream_seconds
+        self._closing = closing
+        self._interval = min(MAX_CHECK_INTERVAL, ping_seconds / 4, stream_seconds / 4)
+        self._streams: set[LiveResponse[Any]] = set()
+        self._checks: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    @contextmanager
+    def watched(self, stream: "LiveResponse[Any]") -> Iterator[None]:
+        """Check the stream until the block ends."""
+        self._streams.add(stream)
+        if self._checks is None or self._checks.done():
+            self._checks = asyncio.create_task(self._check(), name="roboco gateway streams", context=Context())
+        try:
+            yield
+        finally:
+            self._streams.discard(stream)
+
+    async def _check(self) -> None:
+        while self._streams:
+            if self._closing.is_set():
+                for stream in tuple(self._streams):
+                    stream.end(StreamEnd.CLOSING)
+                await asyncio.sleep(self._interval)
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._interval):
+                        await self._closing.wait()
+            now = time.monotonic()
+            for stream in tuple(self._streams):
+                stream.check(now)
 
 
 OnDisconnect = Callable[[], Awaitable[None]]

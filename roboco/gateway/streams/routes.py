@@ -17,6 +17,7 @@ from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, problem_of
+from roboco.gateway.rest.parameters import listed_teams
 from roboco.gateway.rest.responses import problems
 from roboco.gateway.streams.ending import failed
 from roboco.gateway.streams.event_page import EventPage, read_page
@@ -32,15 +33,6 @@ from roboco.gateway.streams.tasks_source import TasksSource
 _EVENT: Final = (
     'id: 0192f7a1c2d3.5.12.1.1.12\nevent: text_part_delta\ndata: {"type":"text_part_delta","text":"The sea",'
     '"step_id":"step_1f","agent_name":"writer","attempt":1,"replace":false}\n\n'
-)
-_LINE: Final = '{"id":"0192f7a1c2d3.5.12.1.1.12","type":"text_part_delta","data":{"text":"The sea"}}\n'
-_EVENT_OF_TASKS: Final = (
-    'id: 0192f7a1c2d3.5.12.1.1.12,,0192f7a1c9e0.2.0.0.1.0\nevent: text_part_delta\ndata: {"task_id":"acme:tide",'
-    '"place":"0192f7a1c2d3.5.12.1.1.12","data":{"text":"The sea","step_id":"step_1f"}}\n\n'
-)
-_LINE_OF_TASKS: Final = (
-    '{"id":"0192f7a1c2d3.5.12.1.1.12,,0192f7a1c9e0.2.0.0.1.0","type":"text_part_delta",'
-    '"data":{"task_id":"acme:tide","place":"0192f7a1c2d3.5.12.1.1.12","data":{"text":"The sea"}}}\n'
 )
 _PAGE: Final = {
     "type": "object",
@@ -60,11 +52,7 @@ _PAGE: Final = {
 }
 _STREAM: Final[dict[str, Any]] = {
     "text/event-stream": {"schema": {}, "example": _EVENT},
-    "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINE},
-}
-_STREAM_OF_TASKS: Final[dict[str, Any]] = {
-    "text/event-stream": {"schema": {}, "example": _EVENT_OF_TASKS},
-    "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINE_OF_TASKS},
+    "application/x-ndjson": {"schema": {"type": "string"}},
 }
 _ENDED: Final[dict[str, Any]] = {"description": "The task has ended, and the client has its last event."}
 
@@ -112,7 +100,7 @@ async def follow_task(
     summary="Follow several tasks, or the task list",
     response_class=Response,
     responses={
-        200: {"description": "The items of all tasks, or changes of the list.", "content": _STREAM_OF_TASKS},
+        200: {"description": "The items of all tasks, or changes of the list.", "content": _STREAM},
         204: _ENDED,
     },
 )
@@ -165,7 +153,8 @@ def _list_source(
     gateway: Gateway, caller: Principal, query: TasksQuery, place: str, form: type[Form]
 ) -> TaskListSource:
     statuses = parse_statuses(name for name in query.status.split(",") if name)
-    tasks = gateway.task_lists.of(caller.tenant, caller.listed_teams(query.team), query.text)
+    teams = listed_teams(caller, None if query.team is None else [query.team])
+    tasks = gateway.task_lists.of(caller.tenant, teams, query.text)
     return TaskListSource(tasks.read, check_list_place(place), statuses, form)
 
 

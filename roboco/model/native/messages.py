@@ -32,6 +32,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import ToolDefinition
 
 from roboco.domain.prompt.chat import ChatMessage, data_of
+from roboco.model.provider_state import own_call_ids
 
 RESPONSE = "response"
 """The field of the provider's state that holds the ModelResponse."""
@@ -135,20 +136,14 @@ def _response(message: ChatMessage, answered: _Answered) -> ModelResponse:
 
 def _plain_response(message: ChatMessage, state: Mapping[str, Any]) -> ModelResponse:
     calls = message.get("tool_calls") or []
-    noted = state.get("calls") or []
-    ids = [call.get("id") for call in noted if isinstance(call, Mapping)] if isinstance(noted, list) else []
-    usable = len(ids) == len(calls) == len(set(ids)) and all(isinstance(one, str) and one for one in ids)
+    ids = own_call_ids(calls, state.get("calls")) or [call["id"] for call in calls]
     text = _text(message.get("content") or "")
     return ModelResponse(
         parts=[
             *([TextPart(text)] if text or not calls else []),
             *(
-                ToolCallPart(
-                    call["function"]["name"],
-                    call["function"]["arguments"],
-                    tool_call_id=str(ids[index]) if usable else call["id"],
-                )
-                for index, call in enumerate(calls)
+                ToolCallPart(call["function"]["name"], call["function"]["arguments"], tool_call_id=call_id)
+                for call, call_id in zip(calls, ids, strict=True)
             ),
         ]
     )

@@ -6,7 +6,6 @@ removed. Every file can be rebuilt, so a broken one is removed.
 
 import hashlib
 import os
-import re
 import sqlite3
 import tempfile
 import time
@@ -25,8 +24,6 @@ LOCK_TIMEOUT = 30.0
 """Seconds to wait for a file that another process uses."""
 _SETTINGS = ("temp_store = MEMORY", "synchronous = NORMAL", "cache_size = -32000")
 _SUFFIX = ".index"
-_UNNAMED = re.compile("[0-9a-f]{64}")
-"""The name of a file of releases that named it by a digest alone."""
 _BROKEN_FILE_CODES = frozenset(
     {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 )
@@ -67,10 +64,7 @@ class IndexCache:
             _remove(path)
 
     def remove_if(self, is_unwanted: Callable[[str], bool], *first: str) -> int:
-        """Remove each file whose name begins with these parts, if its last part is unwanted. Return their number.
-
-        Files of releases that did not name the task are removed, too.
-        """
+        """Remove each file whose name begins with these parts, if its last part is unwanted. Return their number."""
         prefix = _prefix(first)
         with self._translating_errors():
             known = [path.name.removesuffix(_SUFFIX) for path in self._folder.glob(f"*{_SUFFIX}")]
@@ -81,9 +75,6 @@ class IndexCache:
         ]
         for name in unwanted:
             self.remove(*name)
-        for one in known:
-            if _UNNAMED.fullmatch(one):
-                self._try_remove(self._folder / f"{one}{_SUFFIX}")
         return len(unwanted)
 
     def _create(self, path: Path) -> int:

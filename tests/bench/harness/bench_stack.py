@@ -19,7 +19,6 @@ from tests.bench.harness.process_stats import ProcessMeter
 from tests.support.stack import ROOT, Stack
 
 MODEL_MODULE = "tests.bench.processes.model"
-TOOL_MODULE = "tests.bench.processes.nap_tool"
 TASK_TIMEOUT = 600.0
 """Seconds within which a task of a bench ends."""
 
@@ -77,7 +76,6 @@ class BenchStack(Stack):
         own: dict[str, Any] = {
             "redis_url": self.valkey.url,
             "workspace": f"file://{self.folder}/workspace",
-            "tool_modules": (TOOL_MODULE,),
         }
         self.settings = Settings.model_validate(own | self._changes)
         self.redis = connect(self.settings.redis_url)

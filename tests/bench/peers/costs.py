@@ -14,8 +14,8 @@ from urllib.error import URLError
 
 from roboco.local.process import free_port, start_server, wait_ready
 from tests.bench.harness.bench_stack import MODEL_MODULE, Size, new_name
+from tests.bench.harness.process_stats import cpu_with_children
 from tests.bench.harness.results import Measurement, Result, ratio
-from tests.bench.peers.cpu import cpu_seconds
 from tests.bench.peers.errand import AGENTS
 from tests.bench.peers.peer import Peer
 from tests.support.stack import ROOT
@@ -63,9 +63,9 @@ def measure_peer(peer: Peer, size: Size) -> PeerCosts:
     _time_many(peer, size.of(WARM_UP_TASKS, 2))
     alone = tuple(_time_one(peer) for _ in range(size.of(SINGLE_TASKS, 2)))
     tasks = size.of(PARALLEL_TASKS, 4)
-    before = cpu_seconds(peer.pids)
+    before = sum(map(cpu_with_children, peer.pids))
     took = _time_many(peer, tasks)
-    return PeerCosts(alone, took / tasks, (cpu_seconds(peer.pids) - before) / tasks)
+    return PeerCosts(alone, took / tasks, (sum(map(cpu_with_children, peer.pids)) - before) / tasks)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ The agent's prompt selects the reply:
     stream 40 0.05                 40 chunks, 0.05 s apart; each holds its time of sending
     together 200 40 0.05 0 NAME    the same, but all begin together, 0 s after the 200th request with this NAME,
                                    spread over the first 0.05 s
-    tools 20                       20 parallel calls of the tool `nap`
     endless 0.05 NAME              chunks without end
     silent NAME                    no reply
     any other prompt               three words
@@ -117,8 +116,6 @@ def answer(request: Request) -> Reply:
             return Reply(chunks=["token "] * ENDLESS_CHUNKS, interval=float(interval))
         case ["silent", _]:
             return Reply(delay=SILENCE_SECONDS)
-        case ["tools", calls] if not request.tool_results:
-            return Reply(tool_calls=[("nap", {"number": number}) for number in range(int(calls))])
         case _:
             return Reply(text="All is well.")
 

@@ -226,6 +226,27 @@ def test_a_message_that_is_no_json_is_refused_in_the_form_of_its_binding(rest: R
     assert error["details"][0]["reason"] == "INVALID_REQUEST"
 
 
+WRONG: list[tuple[bytes, dict[str, str], int]] = [
+    (b"{", {}, -32700),
+    (b"[" * 100_000, {}, -32600),
+    (b"[" * 20_000 + b"]" * 20_000, {}, -32700),
+    (b'{"jsonrpc":"2.0","method":"GetTask","method":"x"}', {}, -32602),
+    (b"[]", {}, -32600),
+    (b'{"jsonrpc":"2.0","id":1,"method":"Nothing"}', {}, -32601),
+    (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":7}}', {}, -32602),
+    (b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{}}', {}, -32602),
+    (b'{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}', {}, -32004),
+    (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"a2a_1"}}', {"A2A-Version": "0.3"}, -32009),
+]
+
+
+def test_errors_have_the_form_of_json_rpc(rest: RestWorld) -> None:
+    for body, more, code in WRONG:
+        headers = {"authorization": "acme", "A2A-Version": "1.0", "Content-Type": "application/json"} | more
+        found = rest.client.post("/a2a/desk", content=body, headers=headers).json()
+        assert found["error"]["code"] == code, (body[:80], found)
+
+
 def test_a_webhook_of_a_submission_is_no_push_receiver(rest: RestWorld) -> None:
     push = {"id": "a", "task_id": "t", "context_id": "c", "authorization": "Bearer x"}
     body = {"team": "desk", "prompt": "hi", "notify": [{"webhook": HOOK, "push": push}]}

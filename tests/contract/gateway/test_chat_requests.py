@@ -65,7 +65,7 @@ def test_branches_that_begin_at_the_same_moment_are_two_tasks_and_an_erased_one_
 ) -> None:
     first, gateway, caller = first_task_id("acme", "desk", "c"), rest.app.state.gateway, CALLERS["acme"]
     rest.run(f"acme:{first}")
-    request = TurnRequest(gateway, caller, Repetition(caller, "", None, 0, 0.0), "desk", Turn(), True, {}, {})
+    request = TurnRequest(gateway, caller, Repetition(caller), "desk", Turn(), True, {}, {})
 
     def begin(text: str, chat: Chat) -> str:
         earlier: Message = {"role": "assistant", "id": f"msg_{first}_0", "parts": []}
@@ -93,7 +93,7 @@ def test_a_thread_whose_task_has_ended_goes_on_in_one_fork(rest: RestWorld) -> N
     task = rest.orchestrator.task(rest.run(f"acme:{first}", conversation=True))
     task.stop()
     rest.world.settle(task.task_id)
-    request = TurnRequest(gateway, caller, Repetition(caller, "", None, 0, 0.0), "desk", Turn(), True, {}, {})
+    request = TurnRequest(gateway, caller, Repetition(caller), "desk", Turn(), True, {}, {})
 
     def send(text: str) -> str:
         messages = [{"role": "user", "id": one, "parts": [{"type": "text", "text": one}]} for one in ("hello", text)]
@@ -134,7 +134,7 @@ def test_a_conflict_with_the_task_of_a_chat_is_refused_at_once_with_its_reason(
 ) -> None:
     first, gateway, caller = first_task_id("acme", "desk", "c"), rest.app.state.gateway, CALLERS["acme"]
     rest.run(f"acme:{first}", conversation=True)
-    request = TurnRequest(gateway, caller, Repetition(caller, "", None, 0, 0.0), "desk", Turn(), True, {}, {})
+    request = TurnRequest(gateway, caller, Repetition(caller), "desk", Turn(), True, {}, {})
     answer: Message = {"role": "assistant", "id": f"msg_{first}_0", "parts": []}
     said = {"role": "user", "id": "m", "parts": [{"type": "text", "text": "go"}]}
     assert rest.client.portal is not None

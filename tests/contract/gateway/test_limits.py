@@ -151,6 +151,10 @@ def test_a_task_gets_the_budget_of_its_caller(world: LimitedWorld) -> None:
         [created] = world.tasks() - before
         limits = world.rest.orchestrator.task(created).team().limits
         assert (limits.max_steps, limits.max_tokens) == (7, 9000)
+    for wanted, status in (({"max_steps": 8}, 403), ({"max_steps": None}, 403), ({"max_steps": 7, "max_cost": 9}, 202)):
+        assert world.post(("/v1/tasks/rests/limits", {"limits": wanted})).status_code == status, wanted
+    world.caller = replace(world.caller, scopes=ALL_SCOPES)
+    assert world.post(("/v1/tasks/rests/limits", {"limits": {"max_steps": 8}})).status_code == 202
 
 
 def test_reads_stops_and_operators_pass_while_redis_refuses_to_count(

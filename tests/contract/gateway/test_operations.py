@@ -15,14 +15,6 @@ def test_the_document_changes_only_on_purpose(document: dict[str, Any]) -> None:
     assert listing(document) == LISTING.read_text(), "if it is meant, run python -m tests.contract.gateway.operations"
 
 
-def test_the_document_is_of_version_3_1_and_names_the_ways_to_authenticate(document: dict[str, Any]) -> None:
-    assert document["openapi"].startswith("3.1")
-    assert document["components"]["securitySchemes"].keys() >= {"bearer", "apiKey"}
-    assert all(
-        {name} <= document["components"]["securitySchemes"].keys() for way in document["security"] for name in way
-    )
-
-
 def test_each_operation_has_a_unique_id_a_summary_and_problem_documents(document: dict[str, Any]) -> None:
     found = operations(document)
     ids = [operation["operationId"] for operation in found]

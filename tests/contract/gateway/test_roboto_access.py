@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +78,10 @@ def api(valkey: ValkeyServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         app.state.gateway.calls.close()
 
 
-@pytest.mark.parametrize("name", ["chats", "threads"])
-@pytest.mark.parametrize(("method", "path", "body"), ROUTES)
-def test_another_tenants_session_is_an_unknown_one(api: Api, name: str, method: str, path: str, body: Any) -> None:
+def test_another_tenants_session_is_an_unknown_one(api: Api) -> None:
     session_id = api.start(ACME)
-    for known in (session_id, session_id.removeprefix("acme:")):
+    names = product(("chats", "threads"), ROUTES, (session_id, session_id.removeprefix("acme:")))
+    for name, (method, path, body), known in names:
         status, answer = api.ask(OTHER, method, f"/v1/ai/{name}/{known}{path}", body)
         unknown = api.ask(OTHER, method, f"/v1/ai/{name}/{known[:-1]}x{path}", body)
         shown = answer["error"]["message"].replace(known, "ID")
@@ -89,12 +89,12 @@ def test_another_tenants_session_is_an_unknown_one(api: Api, name: str, method: 
         assert (status, answer["error"]["error_code"]) == (404, "RobotoNotFoundException")
 
 
-@pytest.mark.parametrize(("method", "path", "body"), ROUTES)
-def test_a_key_without_the_scope_is_refused(api: Api, method: str, path: str, body: Any) -> None:
+def test_a_key_without_the_scope_is_refused(api: Api) -> None:
     session_id = api.start(ACME)
     weak = Principal("key:weak", "acme", frozenset({Scope.SUBMIT}))
-    status, answer = api.ask(weak, method, f"/v1/ai/chats/{session_id}{path}", body)
-    assert (status, answer["error"]["error_code"]) == (401, "RobotoUnauthorizedException")
+    for method, path, body in ROUTES:
+        status, answer = api.ask(weak, method, f"/v1/ai/chats/{session_id}{path}", body)
+        assert (status, answer["error"]["error_code"]) == (401, "RobotoUnauthorizedException"), path
     assert api.ask(Principal("key:r", "acme", frozenset({Scope.READ})), "POST", "/v1/ai/chats", START)[0] == 401
 
 

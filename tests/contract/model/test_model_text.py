@@ -53,9 +53,7 @@ def test_lone_surrogates_of_an_answer_are_replaced(server: ModelServer, model: O
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "between", [[], [delta()], [delta(content="")], [delta(content=None), {"choices": []}]], ids=str
-)
+@pytest.mark.parametrize("between", [[], [delta(content=None), {"choices": []}]], ids=str)
 def test_a_character_whose_halves_are_in_two_chunks_is_joined(
     server: ModelServer, model: OpenAIModel, between: list[Any]
 ) -> None:
@@ -67,7 +65,7 @@ def test_a_character_whose_halves_are_in_two_chunks_is_joined(
     assert result.calls == (RequestedCall("\U0001f600", "\U0001f600"),)
 
 
-@pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500])
+@pytest.mark.parametrize("status", [200, 400])
 def test_an_error_message_is_well_formed(server: ModelServer, model: OpenAIModel, status: int) -> None:
     if status == 200:
         _script_chunks(server, {"error": {"message": f"no {HIGH}", "code": LOW, "type": HIGH}})

@@ -35,6 +35,14 @@ def cluster_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.R
         yield client
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Yield a cluster whose nodes the tests of a file hang or kill."""
+    need(find_server)
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def redis_task(client: redis.Redis, prefix: str) -> TaskOnRedis:
     """Return a task that does not exist yet."""

@@ -1,7 +1,7 @@
 """A driver of one implementation of the ports: its commands have arguments and results that can be compared.
 
-Epochs are relative: an argument counts back from the current epoch, and a result counts from the first epoch. All calls
-of the ports by the state machines are in this module.
+Epochs are relative: an argument counts back from the current epoch, and a result counts from the first epoch. A command
+has the name of the method of the port that it calls.
 """
 
 import itertools
@@ -11,18 +11,16 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from unittest.mock import ANY
 
-from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.history.part import ToolOutcome
 from roboco.domain.history.state import fold
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.lease_renewals import CallLease
 from roboco.ports.leases import TurnClaim
 from roboco.ports.logs import LogTrim
-from roboco.ports.schedule import FillKind, FillPhase, FillPosition
 from roboco.ports.snapshot import CallState, Decision, Snapshot, TokenUsage
 from roboco.ports.task_store import Commit
 from tests.contract.redis.chunk_emission import emit_chunk
-from tests.contract.redis.sweeper.due_names import due_at
 from tests.contract.redis.task_under_test import TaskUnderTest
 from tests.contract.samples import TASK, make_chain, status_event, text_chunk
 
@@ -66,6 +64,7 @@ class Driver:
         self._attempt = 1
         self._call_attempts: dict[str, int] = {}
         self._generations: list[str] = []
+        self.letter_count = 0
 
     # State
 
@@ -127,7 +126,6 @@ class Driver:
         return epoch is not None
 
     def record_decision(self, back: int, decision: Decision, events: Sequence[AnyEvent]) -> object:
-        """Record a decision."""
         return self._relative(self.task.store.record_decision(TASK, self._epoch - back, decision, events))
 
     def commit(self, back: int, ahead: int, events: Sequence[AnyEvent]) -> object:
@@ -135,7 +133,6 @@ class Driver:
         return self.task.store.commit(TASK, self._epoch - back, self._commit(ahead, events))
 
     def commit_with_decision(self, back: int, ahead: int, decision: Decision, events: Sequence[AnyEvent]) -> object:
-        """Commit a step, and record a decision."""
         commit = self._commit(ahead, events[:1])
         return self._relative(
             self.task.store.commit_with_decision(TASK, self._epoch - back, commit, decision, events[1:])
@@ -155,29 +152,26 @@ class Driver:
         return reset
 
     def expire(self, seconds: int) -> object:
-        """Let the task expire after these seconds."""
         now = self.task.store.load(TASK, 1)
         return self.task.store.expire(TASK, seconds, now.logs.generation if now is not None else "0")
 
     # Leases of turns
 
-    def claim(self, back: int, ahead: int, attempt: int, token: str, tail: int) -> object:
+    def claim(self, at: tuple[int, int], attempt: int, token: str, tail: int) -> object:
         """Claim the turn at a position and attempt relative to the pending one."""
+        back, ahead = at
         assignment = TurnAssignment(TASK, self._seq + ahead, self._epoch - back, self._attempt + attempt)
         claim = self.task.leases.claim_turn(assignment, token, tail)
         assert claim is None or (claim.assignment, claim.token) == (assignment, token)
         return claim and self._comparable(claim.snapshot)
 
     def emit(self, back: int, token: str, number: int, used: TokenUsage) -> object:
-        """Emit a chunk."""
         return emit_chunk(self.task.leases, self._claim(back, token), number, text_chunk(f"{token} {number}"), used)
 
     def renew(self, back: int, token: str) -> object:
-        """Renew the lease on the turn."""
-        return self.task.leases.renew_turn(self._claim(back, token))
+        return self.task.leases.renew(self._claim(back, token).lease)
 
     def cancel_request(self, back: int) -> object:
-        """Return the request to cancel the turn."""
         request = self.task.leases.cancel_request(self._claim(back, "me"))
         return request and (
             ApproximateSeconds(TOLERANCE * 2 + self.now() - request.requested_at),
@@ -185,15 +179,12 @@ class Driver:
         )
 
     def defer(self, back: int, token: str, seconds: float, refused: bool) -> object:
-        """Defer the turn."""
         return self.task.leases.defer_turn(self._claim(back, token), seconds, status_event(f"{token} waits"), refused)
 
     def restart(self, back: int, token: str) -> object:
-        """Void the attempt at the turn."""
         return self._relative(self.task.leases.restart_turn(TASK, self._epoch - back, status_event("restart"), token))
 
     def count_redelivery(self, back: int, again: bool) -> object:
-        """Count a redelivery of the pending decision."""
         return self.task.leases.count_redelivery(TASK, self._epoch - back, again)
 
     def _claim(self, back: int, token: str) -> TurnClaim:
@@ -207,21 +198,18 @@ class Driver:
         return self.task.leases.claim_call(self._tool_assignment(at, call_id), token)
 
     def renew_call(self, at: tuple[int, int], call_id: str, token: str) -> object:
-        """Renew the lease on a call."""
-        return self.task.leases.renew_call(self._tool_assignment(at, call_id), token)
+        order = self._tool_assignment(at, call_id)
+        return self.task.leases.renew(CallLease(order.task_id, order.epoch, order.call_id, token))
 
     def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: ToolOutcome) -> object:
-        """Record the outcome of a call."""
         return self.task.leases.record_outcome(
             self._tool_assignment(at, call_id), token, outcome, status_event(f"{token} did")
         )
 
     def release_call(self, at: tuple[int, int], call_id: str, token: str) -> None:
-        """Release a call."""
         self.task.leases.release_call(self._tool_assignment(at, call_id), token)
 
     def restart_call(self, at: tuple[int, int], call_id: str, lost: bool) -> object:
-        """Void the attempt at a call."""
         return self.task.leases.restart_call(self._tool_assignment(at, call_id), lost)
 
     def _tool_assignment(self, at: tuple[int, int], call_id: str) -> ToolAssignment:
@@ -238,15 +226,12 @@ class Driver:
         return self.task.store.count_items(TASK)
 
     def clear_cancellation(self, back: int) -> None:
-        """Withdraw the request to cancel the pending work."""
         self.task.store.clear_cancellation(TASK, self._epoch - back)
 
     def remove_item(self, item_id: str) -> None:
-        """Remove an item."""
         self.task.store.remove_item(TASK, item_id)
 
     def read_logs(self, after: int) -> object:
-        """Return the messages of both logs after a number."""
         logs = (self.task.logs.events(TASK, after), self.task.logs.chunks(TASK, after))
         return [self._messages(log) for log in logs]
 
@@ -264,95 +249,10 @@ class Driver:
         )
         return self.task.logs.trim(TASK, trim)
 
-    # Schedule
-
-    def set_time(self, task_id: str, delay: float) -> None:
-        """Schedule the next pass over a task after these seconds."""
-        self.task.schedule.set(task_id, delay)
-
-    def schedule_no_later_than(self, task_id: str, delay: float) -> None:
-        """Schedule the next pass over a task after these seconds at the latest."""
-        self.task.schedule.schedule_no_later_than(task_id, delay)
-
-    def due(self, names: Sequence[str]) -> list[str]:
-        """Return those of the entries that are due."""
-        schedule = self.reader.schedule
-        return [name for name in names if (at := due_at(schedule, name)) is not None and at <= schedule.time()]
-
-    def claim_entries(self, shard: int) -> object:
-        """Claim all due entries of a shard. A claim that is sent twice would claim others."""
-        return sorted(entry.name for entry in self.reader.schedule.claim(shard, 10, 60.0))
-
-    def enter(self, names: list[str], delay: float, replace: bool) -> object:
-        """Set the times of entries."""
-        return self.task.schedule.enter(names, delay, replace)
-
-    def scheduled_tasks(self) -> list[str]:
-        """Return the tasks that have a time."""
-        return sorted(self.reader.schedule.task_ids())
-
-    def unschedule(self, task_id: str) -> None:
-        """Remove a task from the schedule."""
-        self.task.schedule.remove(task_id)
-
-    def claim_fill(self, mark: str, token: str) -> object:
-        """Claim the next page of a fill."""
-        first = FillPosition(FillKind.REFILL, FillPhase.OPEN)
-        return self.task.schedule.claim_fill(mark, first, token, 60.0)
-
-    def advance_fill(self, token: str, cursor: str) -> object:
-        """Advance the fill."""
-        position = FillPosition(FillKind.EMPTIED, FillPhase.NOTIFY, cursor, frozenset({1, 2}), frozenset({15}))
-        return self.task.schedule.advance_fill(token, position, 0.0)
-
-    def finish_fill(self, token: str) -> None:
-        """Finish the fill."""
-        self.task.schedule.finish_fill(token)
-
-    def mark_filled(self, seconds: float) -> None:
-        """Mark the schedule as filled."""
-        self.task.schedule.mark_filled(seconds)
-
-    def read_marks(self) -> object:
-        """Return the state of the mark: intact, restarted, recently filled."""
-        schedule = self.task.schedule
-        return (schedule.is_intact(), schedule.was_restarted(), schedule.recently_filled())
-
-    # Attempts, DeadLetters
-
-    def start_attempt(self, key: str) -> object:
-        """Start an attempt."""
-        return self.task.leases.start_attempt(key)
-
-    def renew_attempt(self, key: str) -> object:
-        """Renew the lease of an attempt."""
-        return self.task.renew_attempt(key)
-
-    def start_attempt_without_lease(self, key: str) -> object:
-        """Count the start of an attempt."""
-        return self.task.leases.count_attempt(key)
-
-    def finish_attempt(self, key: str) -> None:
-        """Finish an attempt."""
-        self.task.leases.finish_attempts(key)
-
-    def add_letter(self, letter: DeadLetter) -> object:
-        """Add a dead letter. Return all dead letters."""
-        self.task.dead_letters.add(letter)
-        return self.reader.dead_letters.entries()
-
-    def remove_letter(self, letter_id: str) -> object:
-        """Remove a dead letter. Return it, and all that are left."""
-        found = self.reader.dead_letters.get(letter_id)
-        self.task.dead_letters.remove(letter_id)
-        return (found, self.reader.dead_letters.entries())
-
     def wipe(self) -> None:
-        """Remove all data."""
         self.reader.wipe()
 
     def pass_time(self, seconds: float) -> None:
-        """Let these seconds pass."""
         self.reader.pass_time(seconds)
 
 

@@ -1,16 +1,22 @@
-"""The drivers that a state machine compares: memory, Redis, and Redis with all commands sent twice."""
+"""State machines that compare three drivers: memory, Redis, and Redis with all commands sent twice."""
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import redis
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from roboco.redis.keys import Keys
+from tests.contract.machine_settings import MACHINE_SETTINGS
 from tests.contract.redis.double_sending import DoubleSendingRedis
-from tests.contract.redis.driver import Driver
+from tests.contract.redis.driver import Driver, assert_same
 from tests.contract.redis.key_aging import age_keys
 from tests.contract.redis.task_in_memory import TaskInMemory
 from tests.contract.redis.task_on_redis import TaskOnRedis
@@ -53,3 +59,56 @@ class _AgingTaskOnRedis(TaskOnRedis):
 def _make_redis_driver(name: str, client: redis.Redis, reader: redis.Redis) -> Driver:
     keys = Keys(f"test-{uuid.uuid4().hex[:12]}")
     return Driver(name, TaskOnRedis(client, keys), _AgingTaskOnRedis(reader, keys), time.time)
+
+
+class Command:
+    """A command of a driver, the strategies of its arguments, and the states of the machine in which it may follow."""
+
+    def __init__(
+        self,
+        act: Callable[..., object],
+        *arguments: st.SearchStrategy[Any],
+        when: Callable[[Any], object] = lambda machine: True,
+    ) -> None:
+        self.act = act
+        self.arguments = st.tuples(*arguments)
+        self.when = when
+
+
+class PortsMachine(RuleBasedStateMachine):
+    """Random commands on every implementation. After each, the results are compared, and what `observe` returns."""
+
+    commands: ClassVar[Mapping[str, Command]]
+    observe: ClassVar[Callable[[Driver], object]]
+
+    def __init__(self, clients: Clients) -> None:
+        super().__init__()
+        self.drivers = make_drivers(clients)
+        self.command_count = 0
+
+    def teardown(self) -> None:
+        """Remove all data of the servers."""
+        for driver in self.drivers:
+            driver.wipe()
+
+    @rule(data=st.data())
+    def run_next(self, data: st.DataObject) -> None:
+        """Run a random one of the commands that may follow."""
+        possible = [name for name, command in self.commands.items() if command.when(self)]
+        name = data.draw(st.sampled_from(possible))
+        self.run(name, *data.draw(self.commands[name].arguments))
+
+    def run(self, name: str, *arguments: Any) -> None:
+        """Run this command, and compare."""
+        self.command_count += 1
+        act = self.commands[name].act
+        assert_same(self.drivers, f"{name} {arguments}", lambda driver: act(driver, *arguments))
+        assert_same(self.drivers, f"{name} {arguments}, then its state", type(self).observe)
+
+
+def run_machine(machine: type[PortsMachine], url: str, examples: int, steps: int) -> None:
+    """Run the machine on this Redis."""
+    with connected(url) as clients:
+        create: Any = partial(machine, clients)
+        profile = settings(MACHINE_SETTINGS, max_examples=examples, stateful_step_count=steps)
+        run_state_machine_as_test(create, settings=profile)

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports.rate_limits import Ticket
 from tests.contract.redis.task_under_test import LONG_LEASE, OPERATOR_LIMITS, RATE_WINDOW, SHORT_LEASE, TaskUnderTest
 from tests.contract.samples import TASK
 from tests.support.memory_ports.clock import ManualClock
@@ -33,26 +31,18 @@ class TaskInMemory(TaskUnderTest):
         self.schedule = MemorySchedule(server, clock)
         self.logs = MemoryLogs(server)
         self.dead_letters = MemoryDeadLetters(server)
-        self.rates: MemoryRates = MemoryRates(server, clock, LONG_LEASE, OPERATOR_LIMITS)
+        self.rates = MemoryRates(server, clock, LONG_LEASE, OPERATOR_LIMITS)
         self.short_window_rates = MemoryRates(server, clock, RATE_WINDOW, OPERATOR_LIMITS)
 
     def pass_time(self, seconds: float) -> None:
-        """Move the clock."""
         self.clock.move(seconds)
 
     def registry(self, node_name: str, lifetime: float = LONG_LEASE) -> MemoryWorkerRegistry:
-        """Return the registry of the worker with this node name."""
         return MemoryWorkerRegistry(self._server, self.clock, node_name, lifetime)
 
     def wipe(self) -> None:
-        """Empty the server."""
         self._server.wipe()
 
     def chunks(self) -> Iterable[str]:
-        """Return the messages of the content log."""
         task = self._server.held.tasks.get(TASK)
         return list(task.chunks) if task else []
-
-    def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
-        """Return the tickets that the server holds for the same limits as this ticket."""
-        return self.rates.tickets(profile, ticket)

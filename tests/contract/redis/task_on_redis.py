@@ -49,21 +49,17 @@ class TaskOnRedis(TaskUnderTest):
         self.short_window_rates = RedisRateLimiter(scripts, keys, OPERATOR_LIMITS, RATE_WINDOW, slot=RATE_SLOT)
 
     def pass_time(self, seconds: float) -> None:
-        """Wait for these seconds and a little longer."""
         end = time.monotonic() + seconds + 0.005
         until(lambda: time.monotonic() > end, 5, f"{seconds:g} s have passed")
 
     def registry(self, node_name: str, lifetime: float = LONG_LEASE) -> RedisWorkerRegistry:
-        """Return the registry of the worker with this node name."""
         return RedisWorkerRegistry(Scripts(self.client), self.keys, node_name, lifetime)
 
     def wipe(self) -> None:
-        """Remove all keys of this test."""
         for key in self.names():
             self.client.delete(key)
 
     def chunks(self) -> Iterable[str]:
-        """Return the messages of the content log."""
         return [message for _, message in self.logs.entries(self.keys.content(TASK), 0)]
 
     def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:

@@ -79,10 +79,6 @@ class TaskUnderTest(ABC):
     def chunks(self) -> Iterable[str]:
         """Return the messages of the content log."""
 
-    @abstractmethod
-    def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
-        """Return the tickets that the server holds for the profile's model."""
-
     def create(self, count: int = 1, *events: AnyEvent) -> bool:
         """Create the task with this number of steps."""
         self.steps = make_chain(count)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import redis
 
-from roboco.local.valkey import find_server
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, TurnClaim
@@ -15,20 +14,12 @@ from roboco.redis.keys import Keys
 from roboco.redis.leases import RedisLeases
 from roboco.redis.scripts import Scripts
 from roboco.redis.task_store import StoredSteps, no_steps
-from tests.conftest import need
 from tests.contract.redis.task_under_test import LONG_LEASE
 from tests.contract.samples import USAGE, text_chunk
 from tests.support.servers.cluster import Cluster
 from tests.support.stack import until
 
 pytestmark = pytest.mark.redis
-
-
-@pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    need(find_server)
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
 
 
 @pytest.fixture

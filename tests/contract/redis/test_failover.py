@@ -76,30 +76,6 @@ def test_a_client_repeats_a_command_that_a_replica_refused(
     assert client.client_id() != before
 
 
-@pytest.mark.parametrize(
-    ("refuse", "accept", "problem"),
-    [
-        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", r"read only replica.*check that ROBOCO_REDIS_URL leads"),
-        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", r"command not allowed.*raise its `maxmemory`"),
-    ],
-)
-def test_a_redis_that_refuses_writes_is_named_with_its_remedy(
-    client: redis.Redis, admin: Any, refuse: str, accept: str, problem: str
-) -> None:
-    scripts = Scripts(client)
-    write = ScriptCall("dead_letter_add", ["{d}l", "{d}o", "{d}s"], ["id", "letter", 1, 9, 999])
-    assert scripts.run_all([write]) == [0]
-    admin.execute_command(*refuse.split())
-    try:
-        with pytest.raises(TransientError, match=problem):
-            scripts.run(write.name, write.keys, *write.arguments)
-        (answer,) = scripts.run_all([write])
-        assert isinstance(answer, TransientError)
-    finally:
-        admin.execute_command(*accept.split())
-    assert scripts.run_all([write]) == [0]
-
-
 def test_a_server_that_refuses_connections_is_tried_as_often_as_the_client_is_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

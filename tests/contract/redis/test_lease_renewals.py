@@ -8,7 +8,6 @@ import redis
 
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.errors import TransientError
-from roboco.local.valkey import find_server
 from roboco.ports.lease_renewals import AttemptLease, Lease, LeaseStatus, TurnLease
 from roboco.ports.leases import Leases
 from roboco.redis.client import connect, connect_for_renewals
@@ -16,7 +15,6 @@ from roboco.redis.keys import Keys
 from roboco.redis.leases import RedisLeaseRenewals, RedisLeases
 from roboco.redis.scripts import Scripts
 from roboco.redis.task_store import StoredSteps, no_steps
-from tests.conftest import need
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import LONG_LEASE, TaskUnderTest
 from tests.contract.samples import TASK
@@ -81,14 +79,6 @@ class OnCluster:
     def node_of(self, lease: AttemptLease) -> int:
         """Return the number of the node that has the lease."""
         return self.cluster.owner(self.keys.attempt_lease(lease.key))
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Yield a cluster whose nodes the tests of this file hang."""
-    need(find_server)
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
 
 
 @pytest.fixture

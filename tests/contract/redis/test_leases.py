@@ -26,7 +26,7 @@ def test_a_chunk_renews_the_lease(turn_task: TaskUnderTest) -> None:
     assert brief is not None
     assert emit_chunk(turn_task.leases, brief, 1, text_chunk("c"), USAGE)
     assert turn_task.snapshot.attempt.lease_left > SHORT_LEASE
-    turn_task.short_lease.renew_turn(brief)
+    turn_task.short_lease.renew(brief.lease)
     assert turn_task.snapshot.attempt.lease_left <= SHORT_LEASE
     assert emit_chunk(turn_task.leases, brief, 1, text_chunk("c"), USAGE)
     assert turn_task.snapshot.attempt.lease_left > SHORT_LEASE, "a repeated chunk renews the lease too"

@@ -19,7 +19,6 @@ from tests.conftest import need, running
 from tests.support.servers.cluster import PRIMARIES, Cluster
 
 pytestmark = pytest.mark.redis
-PUT_SWITCHES = ("put_switches", ["roboco:switches"], 1, "{}")
 CLEAR_CANCELLATION = ("clear_cancellation", ["roboco:{a}:state"], 1)
 RENEW = ScriptCall("renew", ["roboco:{a}:state", "roboco:{a}:lease"], [1, "me", 1000])
 MISSING_SCRIPTS = "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them"
@@ -57,21 +56,6 @@ def test_a_user_with_the_right_to_load_scripts_loads_the_called_one(coordinator:
     assert held.count(True) == 2
 
 
-def test_a_redis_that_refuses_writes_raises_a_transient_error(coordinator: redis.Redis) -> None:
-    """Its disk is full, or it lacks the replicas that it should have: work waits, and does not fail."""
-    scripts = Scripts(coordinator)
-    assert scripts.run(*PUT_SWITCHES) == 1
-    coordinator.config_set("min-replicas-to-write", 1)
-    try:
-        with pytest.raises(TransientError, match=r"redis refuses writes: NOREPLICAS.*check its disk"):
-            scripts.run(*PUT_SWITCHES)
-        name, keys, *arguments = PUT_SWITCHES
-        (answer,) = scripts.run_all([ScriptCall(name, keys, arguments)])
-        assert isinstance(answer, TransientError)
-    finally:
-        coordinator.config_set("min-replicas-to-write", 0)
-
-
 def test_a_user_without_the_right_to_load_scripts_waits_for_a_coordinator(
     coordinator: redis.Redis, other: redis.Redis
 ) -> None:
@@ -104,11 +88,8 @@ def test_kombus_scripts_are_loaded_again_once_the_broker_has_lost_them(
         assert scripts.load_missing() == len(BROKER_SCRIPTS)
 
 
-def test_scripts_are_loaded_into_every_reachable_primary_of_a_cluster(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    need(find_server)
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster, connect(cluster.url) as client:
+def test_scripts_are_loaded_into_every_reachable_primary_of_a_cluster(cluster: Cluster) -> None:
+    with connect(cluster.url) as client:
         texts = script_texts()
         assert load_missing(client, texts.values()) == PRIMARIES * len(texts)
         cluster.ask(1, "SCRIPT", "FLUSH")

@@ -92,13 +92,6 @@ def use_every_key(task: TaskOnRedis) -> None:
     task.store.add_items(TASK, ["one"])
 
 
-def test_all_keys_of_a_task_are_in_one_slot(redis_task: TaskOnRedis) -> None:
-    use_every_key(redis_task)
-    names = redis_task.names()
-    assert len(names) >= 6
-    assert [name for name in names if f"{{{TASK}}}" not in name] == []
-
-
 def test_all_keys_of_an_expired_task_have_a_time_to_live(redis_task: TaskOnRedis) -> None:
     use_every_key(redis_task)
     redis_task.record_decision(Phase.END, status_event("end"))

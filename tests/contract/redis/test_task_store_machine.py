@@ -3,23 +3,19 @@
 Redis is compared twice: the second client sends every command twice, with the same results.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize
 
 from roboco.domain.history.part import ToolOutcome, ToolResult, failed_outcome
 from roboco.domain.status import TaskStatus
 from roboco.local.valkey import ValkeyServer
 from roboco.ports.snapshot import Decision, Phase, TokenUsage
 from roboco.redis import task_store as redis_task_store
-from tests.contract.machine_settings import MACHINE_SETTINGS
-from tests.contract.redis.driver import CALLS, STEPS, Driver, assert_same
-from tests.contract.redis.drivers import Clients, connected, make_drivers
+from tests.contract.redis.driver import CALLS, STEPS, Driver
+from tests.contract.redis.drivers import Clients, Command, PortsMachine, run_machine
 from tests.contract.samples import status_event
 from tests.support.memory_ports import task_store as memory_task_store
 
@@ -32,7 +28,7 @@ AT = st.one_of(st.just((0, 0)), st.tuples(BACK, NEAR))
 TOKENS = st.sampled_from(["me", "me", "you"])
 CALL_IDS = st.sampled_from(CALLS)
 ITEMS = st.sampled_from(["one", "two", "three"])
-ENDS = st.sampled_from(["nothing", "all", "unclaimed"])
+ENDS = st.sampled_from(["nothing", "all", "all", "unclaimed"])
 EVENTS = st.lists(st.sampled_from([status_event("a"), status_event("b")]), max_size=2)
 DECISIONS = st.builds(
     Decision,
@@ -48,55 +44,77 @@ OUTCOMES = st.sampled_from(
 )
 USAGES = st.builds(TokenUsage, st.integers(0, 3), st.integers(0, 3))
 STAGES = st.sampled_from(["idle", "turn", "claimed", "emitted", "interrupted", "tools", "called"])
+COUNTS = st.sampled_from([1, 1, 3, 7])
 PASSING_TIMES = st.sampled_from([25.0, 70.0])
 """Seconds. No sum of them is close to the end of a lease, a deferral or a retention."""
+DEFERRALS = st.sampled_from([-1.0, 30.0, 100.0])
 RETENTION = 137
 """Seconds for which an ended task is kept."""
 
 
-class TaskStoreMachine(RuleBasedStateMachine):
+def mostly_missing(machine: Any) -> bool:
+    return not machine.exists or bool(machine.every(8))
+
+
+def not_expiring(machine: Any) -> bool:
+    return not machine.expiring
+
+
+def has_room(machine: Any) -> bool:
+    """Return True if there are steps left to commit."""
+    return not machine.expiring and (not machine.exists or machine.observed["task"]["seq"] < len(STEPS) - 2)
+
+
+def in_turn(machine: Any) -> bool:
+    return bool(machine.mostly(Phase.TURN))
+
+
+def in_tools(machine: Any) -> bool:
+    return bool(machine.mostly(Phase.TOOLS))
+
+
+def now_and_then(machine: Any) -> bool:
+    return bool(machine.every(3))
+
+
+class TaskStoreMachine(PortsMachine):
     """One task with its leases, inbox and logs, on the servers to which `clients` are connected."""
 
-    def __init__(self, clients: Clients) -> None:
-        super().__init__()
-        self.drivers = make_drivers(clients)
-        self.observed: dict[str, Any] = self.drivers[0].read_state()
-        self.command_count = 0
-        self.expiring = False
+    observe = Driver.read_state
 
-    def teardown(self) -> None:
-        """Remove all data of the servers."""
-        for driver in self.drivers:
-            driver.wipe()
+    def __init__(self, clients: Clients) -> None:
+        super().__init__(clients)
+        self.observed: dict[str, Any] = self.drivers[0].read_state()
+        self.expiring = False
+        """True once an ended task expires: then only commands for a task in any state follow."""
 
     @initialize(count=st.sampled_from([1, 3, 7]), stage=STAGES)
     def start(self, count: int, stage: str) -> None:
-        self.create(count, [])
-        self.bring_to(stage)
+        self.run("create", count, [])
+        self.run("bring_to", stage)
 
-    @rule(stage=STAGES)
-    @precondition(lambda self: self.exists() and not self.expiring)
-    def bring_to(self, stage: str) -> None:
+    def run(self, name: str, *arguments: Any) -> None:
+        if name == "bring_to":
+            return self._bring_to(*arguments)
+        ended = self.phase is Phase.END
+        super().run(name, *arguments)
+        self.observed = self.drivers[0].read_state()
+        self.expiring = (self.expiring or (name == "expire" and ended)) and self.exists
+        return None
+
+    def _bring_to(self, stage: str) -> None:
         """Run the commands that lead to this stage, since random commands seldom reach it."""
         phase = Phase.TOOLS if stage in ("tools", "called") else Phase.TURN
         if stage != "idle":
-            self.record_decision(0, Decision(phase, TaskStatus.RUNNING, agent="writer"), [])
+            self.run("record_decision", 0, Decision(phase, TaskStatus.RUNNING, agent="writer"), [])
         if stage in ("claimed", "emitted", "interrupted"):
-            self.claim((0, 0), 0, "me", 3)
+            self.run("claim", (0, 0), 0, "me", 3)
         if stage in ("emitted", "interrupted"):
-            self.emit(0, "me", 1, TokenUsage(5, 3))
+            self.run("emit", 0, "me", 1, TokenUsage(5, 3))
         if stage == "interrupted":
-            self.add_items(["one"], "all", None)
+            self.run("add_items", ["one"], "all", None)
         if stage == "called":
-            self.claim_call((0, 0), "tc_1", "me")
-
-    def do(self, command: str, act: Callable[[Driver], object]) -> None:
-        """Run the command on every implementation, and compare the results and the states."""
-        self.command_count += 1
-        assert_same(self.drivers, command, act)
-        assert_same(self.drivers, f"{command}, then read_state", Driver.read_state)
-        self.observed = self.drivers[0].read_state()
-        self.expiring = self.expiring and self.exists()
+            self.run("claim_call", (0, 0), "tc_1", "me")
 
     @property
     def phase(self) -> Phase | None:
@@ -104,187 +122,62 @@ class TaskStoreMachine(RuleBasedStateMachine):
         return None if self.observed["task"] is None else Phase(self.observed["task"]["phase"])
 
     @property
-    def room(self) -> bool:
-        """True if there are steps left to commit."""
-        return self.observed["task"] is None or self.observed["task"]["seq"] < len(STEPS) - 2
-
     def exists(self) -> bool:
-        """Return True if the store holds the task. Commands for a task that it does not hold are rare."""
+        """True if the store holds the task. Commands for a task that it does not hold are rare."""
         return self.phase is not None
+
+    @property
+    def has_chunks(self) -> bool:
+        """True if the log has chunks."""
+        return bool(self.observed["chunks"])
+
+    def every(self, number: int) -> bool:
+        """Return True for every command of this number."""
+        return self.command_count % number == 0
 
     def mostly(self, phase: Phase) -> bool:
         """Return True if the task is in this phase. Return True for every eighth command in any phase."""
-        return not self.expiring and (self.phase is phase or self.command_count % 8 == 0)
+        return not self.expiring and (self.phase is phase or self.every(8))
 
-    # TaskStore
-
-    @rule(count=st.sampled_from([1, 1, 3, 7]), events=EVENTS)
-    @precondition(lambda self: not self.exists() or self.command_count % 8 == 0)
-    def create(self, count: int, events: list[Any]) -> None:
-        self.do(f"create {count}", lambda driver: driver.create(count, events))
-
-    @rule(count=st.sampled_from([1, 1, 3, 7]), decision=DECISIONS, events=EVENTS)
-    @precondition(lambda self: not self.exists() or self.command_count % 8 == 0)
-    def create_with_decision(self, count: int, decision: Decision, events: list[Any]) -> None:
-        self.do(
-            f"create_with_decision {count} {decision}",
-            lambda driver: driver.create_with_decision(count, decision, events),
-        )
-
-    @rule(back=BACK, decision=DECISIONS, events=EVENTS)
-    @precondition(lambda self: not self.expiring)
-    def record_decision(self, back: int, decision: Decision, events: list[Any]) -> None:
-        self.do(f"record_decision {back} {decision}", lambda driver: driver.record_decision(back, decision, events))
-
-    @rule(back=BACK, ahead=NEAR, events=EVENTS)
-    @precondition(lambda self: self.room and not self.expiring)
-    def commit(self, back: int, ahead: int, events: list[Any]) -> None:
-        self.do(f"commit {back} {ahead}", lambda driver: driver.commit(back, ahead, events))
-
-    @rule(back=BACK, ahead=NEAR, decision=DECISIONS, events=EVENTS)
-    @precondition(lambda self: self.room and not self.expiring)
-    def commit_with_decision(self, back: int, ahead: int, decision: Decision, events: list[Any]) -> None:
-        self.do(
-            f"commit_with_decision {back} {ahead} {decision}",
-            lambda driver: driver.commit_with_decision(back, ahead, decision, events),
-        )
-
-    @rule(back=BACK)
-    @precondition(lambda self: self.observed["chunks"] or self.command_count % 8 == 0)
-    def reset_logs(self, back: int) -> None:
-        self.do(f"reset_logs {back}", lambda driver: driver.reset_logs(back))
-
-    @rule()
-    @precondition(lambda self: (self.phase is Phase.END or self.command_count % 8 == 0) and not self.expiring)
-    def expire(self) -> None:
-        """Let an ended task expire. After that, only commands for a task in any state follow."""
-        ended = self.phase is Phase.END
-        self.do("expire", lambda driver: driver.expire(RETENTION))
-        self.expiring = ended
-
-    @rule()
-    @precondition(lambda self: self.exists() and self.command_count % 30 == 29)
-    def wipe(self) -> None:
-        self.do("wipe", Driver.wipe)
-
-    @rule(seconds=PASSING_TIMES)
-    def pass_time(self, seconds: float) -> None:
-        self.do(f"pass_time {seconds}", lambda driver: driver.pass_time(seconds))
-
-    # Leases of turns
-
-    @rule(at=AT, attempt=NEAR, token=TOKENS, tail=st.sampled_from([1, 3, 10]))
-    @precondition(lambda self: self.mostly(Phase.TURN))
-    def claim(self, at: tuple[int, int], attempt: int, token: str, tail: int) -> None:
-        self.do(f"claim {at} {attempt} {token}", lambda driver: driver.claim(*at, attempt, token, tail))
-
-    @rule(back=BACK, token=TOKENS, number=st.integers(1, 4), used=USAGES)
-    @precondition(lambda self: self.mostly(Phase.TURN))
-    def emit(self, back: int, token: str, number: int, used: TokenUsage) -> None:
-        self.do(f"emit {back} {token} {number}", lambda driver: driver.emit(back, token, number, used))
-
-    @rule(back=BACK, token=TOKENS)
-    @precondition(lambda self: self.mostly(Phase.TURN))
-    def renew(self, back: int, token: str) -> None:
-        self.do(f"renew {back} {token}", lambda driver: driver.renew(back, token))
-
-    @rule(back=BACK)
-    @precondition(lambda self: self.command_count % 3 == 0)
-    def cancel_request(self, back: int) -> None:
-        self.do(f"cancel_request {back}", lambda driver: driver.cancel_request(back))
-
-    @rule(back=BACK, token=TOKENS, seconds=st.sampled_from([-1.0, 30.0, 100.0]), refused=st.booleans())
-    @precondition(lambda self: self.mostly(Phase.TURN))
-    def defer(self, back: int, token: str, seconds: float, refused: bool) -> None:
-        self.do(f"defer {back} {token} {seconds}", lambda driver: driver.defer(back, token, seconds, refused))
-
-    @rule(back=BACK, token=st.sampled_from(["", "", "me", "you"]))
-    @precondition(lambda self: not self.expiring)
-    def restart(self, back: int, token: str) -> None:
-        self.do(f"restart {back} {token}", lambda driver: driver.restart(back, token))
-
-    @rule(back=BACK, again=st.booleans())
-    @precondition(lambda self: self.command_count % 3 == 0)
-    def count_redelivery(self, back: int, again: bool) -> None:
-        self.do(f"count_redelivery {back} {again}", lambda driver: driver.count_redelivery(back, again))
-
-    # Leases of calls
-
-    @rule(at=AT, call_id=CALL_IDS, token=TOKENS)
-    @precondition(lambda self: self.mostly(Phase.TOOLS))
-    def claim_call(self, at: tuple[int, int], call_id: str, token: str) -> None:
-        self.do(
-            f"claim_call {at} {call_id} {token}",
-            lambda driver: driver.claim_call(at, call_id, token),
-        )
-
-    @rule(at=AT, call_id=CALL_IDS, token=TOKENS)
-    @precondition(lambda self: self.mostly(Phase.TOOLS))
-    def renew_call(self, at: tuple[int, int], call_id: str, token: str) -> None:
-        self.do(
-            f"renew_call {at} {call_id} {token}",
-            lambda driver: driver.renew_call(at, call_id, token),
-        )
-
-    @rule(at=AT, call_id=CALL_IDS, token=st.sampled_from(["me", "you", None]), outcome=OUTCOMES)
-    @precondition(lambda self: self.mostly(Phase.TOOLS))
-    def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: ToolOutcome) -> None:
-        self.do(
-            f"record {at} {call_id} {token}",
-            lambda driver: driver.record(at, call_id, token, outcome),
-        )
-
-    @rule(at=AT, call_id=CALL_IDS, token=TOKENS)
-    @precondition(lambda self: self.mostly(Phase.TOOLS))
-    def release_call(self, at: tuple[int, int], call_id: str, token: str) -> None:
-        self.do(
-            f"release_call {at} {call_id} {token}",
-            lambda driver: driver.release_call(at, call_id, token),
-        )
-
-    @rule(at=AT, call_id=CALL_IDS, lost=st.booleans())
-    @precondition(lambda self: self.mostly(Phase.TOOLS))
-    def restart_call(self, at: tuple[int, int], call_id: str, lost: bool) -> None:
-        self.do(
-            f"restart_call {at} {call_id} {lost}",
-            lambda driver: driver.restart_call(at, call_id, lost),
-        )
-
-    # The inbox, EventLogs
-
-    @rule(items=st.lists(ITEMS, max_size=2), ends=ENDS, back=st.one_of(st.none(), BACK))
-    def add_items(self, items: list[str], ends: str, back: int | None) -> None:
-        self.do(f"add_items {items} {ends} {back}", lambda driver: driver.add_items(items, ends, back))
-
-    @rule(back=BACK)
-    @precondition(lambda self: self.command_count % 3 == 0)
-    def clear_cancellation(self, back: int) -> None:
-        self.do(f"clear_cancellation {back}", lambda driver: driver.clear_cancellation(back))
-
-    @rule(item=ITEMS)
-    @precondition(lambda self: self.command_count % 3 == 0)
-    def remove_item(self, item: str) -> None:
-        self.do(f"remove_item {item}", lambda driver: driver.remove_item(item))
-
-    @rule(after=st.integers(0, 12))
-    @precondition(lambda self: self.command_count % 3 == 0)
-    def read_logs(self, after: int) -> None:
-        self.do(f"read_logs {after}", lambda driver: driver.read_logs(after))
-
-    @rule(archived=st.integers(0, 9), kept=st.integers(0, 3), chunks=st.integers(0, 3))
-    def trim_logs(self, archived: int, kept: int, chunks: int) -> None:
-        command = f"trim_logs {archived} {kept} {chunks}"
-        self.do(command, lambda driver: driver.trim_logs(archived, kept, chunks))
+    commands: ClassVar = {
+        "bring_to": Command(Driver.wipe, STAGES, when=lambda machine: machine.exists and not machine.expiring),
+        "create": Command(Driver.create, COUNTS, EVENTS, when=mostly_missing),
+        "create_with_decision": Command(Driver.create_with_decision, COUNTS, DECISIONS, EVENTS, when=mostly_missing),
+        "record_decision": Command(Driver.record_decision, BACK, DECISIONS, EVENTS, when=not_expiring),
+        "commit": Command(Driver.commit, BACK, NEAR, EVENTS, when=has_room),
+        "commit_with_decision": Command(Driver.commit_with_decision, BACK, NEAR, DECISIONS, EVENTS, when=has_room),
+        "reset_logs": Command(Driver.reset_logs, BACK, when=lambda machine: machine.has_chunks or machine.every(8)),
+        "expire": Command(Driver.expire, st.just(RETENTION), when=lambda machine: machine.mostly(Phase.END)),
+        "wipe": Command(Driver.wipe, when=lambda machine: machine.exists and machine.command_count % 30 == 29),
+        "pass_time": Command(Driver.pass_time, PASSING_TIMES),
+        # turns
+        "claim": Command(Driver.claim, AT, NEAR, TOKENS, st.sampled_from([1, 3, 10]), when=in_turn),
+        "emit": Command(Driver.emit, BACK, TOKENS, st.integers(1, 4), USAGES, when=in_turn),
+        "renew": Command(Driver.renew, BACK, TOKENS, when=in_turn),
+        "cancel_request": Command(Driver.cancel_request, BACK, when=now_and_then),
+        "defer": Command(Driver.defer, BACK, TOKENS, DEFERRALS, st.booleans(), when=in_turn),
+        "restart": Command(Driver.restart, BACK, st.sampled_from(["", "", "me", "you"]), when=not_expiring),
+        "count_redelivery": Command(Driver.count_redelivery, BACK, st.booleans(), when=now_and_then),
+        # calls
+        "claim_call": Command(Driver.claim_call, AT, CALL_IDS, TOKENS, when=in_tools),
+        "renew_call": Command(Driver.renew_call, AT, CALL_IDS, TOKENS, when=in_tools),
+        "record": Command(Driver.record, AT, CALL_IDS, st.sampled_from(["me", "you", None]), OUTCOMES, when=in_tools),
+        "release_call": Command(Driver.release_call, AT, CALL_IDS, TOKENS, when=in_tools),
+        "restart_call": Command(Driver.restart_call, AT, CALL_IDS, st.booleans(), when=in_tools),
+        # the inbox and the logs
+        "add_items": Command(Driver.add_items, st.lists(ITEMS, max_size=2), ENDS, st.sampled_from([None, 0, 1, 1, -1])),
+        "clear_cancellation": Command(Driver.clear_cancellation, BACK, when=now_and_then),
+        "remove_item": Command(Driver.remove_item, ITEMS, when=now_and_then),
+        "read_logs": Command(Driver.read_logs, st.integers(0, 12), when=now_and_then),
+        "trim_logs": Command(Driver.trim_logs, st.integers(0, 9), st.integers(0, 3), st.integers(0, 3)),
+    }
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("examples", [20, pytest.param(50, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("examples", [16, pytest.param(50, marks=pytest.mark.nightly)])
 def test_a_task_in_memory_and_on_redis_is_the_same(
     examples: int, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (memory_task_store, redis_task_store):
         monkeypatch.setattr(module, "MAX_TAIL_STEPS", 5)
-    profile = settings(MACHINE_SETTINGS, max_examples=examples, stateful_step_count=60)
-    with connected(valkey.url) as clients:
-        machine: Any = partial(TaskStoreMachine, clients)
-        run_state_machine_as_test(machine, settings=profile)
+    run_machine(TaskStoreMachine, valkey.url, examples, steps=60)

@@ -44,39 +44,32 @@ class WatchedObjects(S3Objects):
         self.before = before
 
     def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
-        """Record the call, and put the object."""
         self._record("put", path)
         return super().put(path, data, if_none, if_match, **extra)
 
     def get(self, path: str) -> StoredObject | None:
-        """Record the call, and return the object."""
         self._record("get", path)
         return super().get(path)
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
-        """Record the call, and return bytes of the object."""
         self._record("read", path)
         return super().read(path, start, length)
 
     def metadata(self, path: str) -> dict[str, str] | None:
-        """Record the call, and return the metadata."""
         self._record("metadata", path)
         return super().metadata(path)
 
     def delete(self, path: str) -> None:
-        """Record the call, and delete the object."""
         self._record("delete", path)
         super().delete(path)
 
     def names(self, folder: str) -> list[str]:
-        """Record the call, and return the names."""
         self._record("names", folder)
         found = super().names(folder)
         self.listed += len(found)
         return found
 
     def names_after(self, folder: str, after: str, limit: int) -> list[str]:
-        """Record the call, and return the names."""
         self._record("names", folder)
         found = super().names_after(folder, after, limit)
         self.listed += len(found)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from roboco.errors import TransientError
 from roboco.local.seaweed import S3Server
@@ -30,14 +29,6 @@ from tests.support.stack import s3_environment
 WRITER_COUNT = 8
 ROUND_COUNT = 5
 OUTSIDE_PATHS = ["/etc/x", "..", "../x", "a/..", "a/../../x", "a/../b"]
-
-
-def test_a_file_is_created_once(files: Files) -> None:
-    assert files.get("a/b/c.json") is None
-    assert files.create("a/b/c.json", b"one")
-    assert files.create("a/b/c.json", b"one")
-    assert not files.create("a/b/c.json", b"two")
-    assert files.get("a/b/c.json") == b"one"
 
 
 def test_a_tree_has_the_files_at_any_depth(files: Files) -> None:
@@ -254,20 +245,6 @@ def test_s3_lists_in_pages(s3: S3Server, s3_client: Any, prefix: str) -> None:
 
 
 @pytest.mark.s3
-def test_s3_honours_conditions_and_metadata(s3: S3Server, s3_client: Any, prefix: str) -> None:
-    objects = S3Objects(s3_client, s3.bucket, prefix)
-    assert not objects.put("a", b"0", if_match='"0123"')
-    assert objects.put("a", b"1", if_none=True, Metadata={"steps": "1"})
-    stored = objects.get("a")
-    assert stored is not None
-    assert not objects.put("a", b"2", if_none=True)
-    assert objects.put("a", b"2", if_match=stored.etag, Metadata={"steps": "2"})
-    assert not objects.put("a", b"3", if_match=stored.etag)
-    assert objects.metadata("a") == {"steps": "2"}
-    assert objects.metadata("b") is None
-
-
-@pytest.mark.s3
 def test_another_prefix_is_another_workspace(s3: S3Server, s3_client: Any, prefix: str) -> None:
     one, other = (S3Files(S3Objects(s3_client, s3.bucket, f"/{prefix}/{name}/")) for name in ("w", "w2"))
     one.put("a", b"1")
@@ -307,42 +284,6 @@ def test_a_file_that_can_neither_be_created_nor_read_raises_a_transient_error(mo
     with pytest.raises(TransientError, match="step 0"):
         S3Histories(objects).append(TASK, make_chain(1)[0])
     assert len(pauses) == 2 * (MAX_TRIES - 1)
-
-
-class FailingS3Client:
-    """An S3 client whose server returns this error for every call."""
-
-    def __init__(self, status: int, code: str) -> None:
-        self._answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
-
-    def __getattr__(self, name: str) -> Any:
-        def fail(*_: Any, **__: Any) -> Any:
-            raise ClientError(self._answer, name)
-
-        return fail
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "error"),
-    [
-        (500, "InternalError", TransientError),
-        (503, "SlowDown", TransientError),
-        (403, "AccessDenied", TransientError),
-        (403, "InvalidAccessKeyId", TransientError),
-    ],
-)
-def test_an_error_of_s3_is_transient_and_names_its_code(status: int, code: str, error: type[Exception]) -> None:
-    files = S3Files(S3Objects(FailingS3Client(status, code), "bucket"))
-    uses: list[Callable[[], object]] = [
-        lambda: files.create("a", b"1"),
-        lambda: files.put("a", b"1"),
-        lambda: files.get("a"),
-        lambda: files.delete("a"),
-        lambda: files.names(""),
-    ]
-    for use in uses:
-        with pytest.raises(error, match=f"'bucket'.*{code}"):
-            use()
 
 
 # --- only in a folder: names that are durable later

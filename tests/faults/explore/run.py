@@ -23,9 +23,8 @@ from roboco.engine.run.tool_call import run_call
 from roboco.engine.run.turn import run_turn
 from roboco.errors import TransientError, UsageError
 from roboco.ports.shop import ShopTask
-from tests.faults.explore.call_faults import CALL_FAULTS
+from tests.faults.explore.call_faults import set_fault
 from tests.faults.explore.case import USER_ACTIONS, Case, Disturbance
-from tests.faults.explore.environment_faults import ENVIRONMENT_FAULTS
 from tests.faults.explore.followers import SessionClient, TaskFollower
 from tests.faults.explore.process import SimulatedProcess
 from tests.faults.explore.shapes import SHAPES, TASK, TaskFiles
@@ -53,6 +52,12 @@ MAX_SWEEPS = 200
 """Sweeps after which a deployment that is not quiet breaks the invariant `settles`."""
 MAX_PROCESSES = 500
 """Processes after which a busy deployment breaks the invariant `settles`. Most schedules start fewer than 40."""
+DELAYS = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
+"""Seconds that pass at a disturbance."""
+OUTAGE = 3600.0
+"""Seconds for which the store refuses each request, unless the next disturbance of this kind ends that."""
+DAY = 90_000.0
+"""Seconds after which a scan of the retention begins again, and the last check of an erasure is due."""
 NEVER = 1_000_000
 STORE_CALLS = ("files.", "histories.")
 
@@ -258,7 +263,7 @@ class Run:
             self._stack.remove(process)
             self._hold(process, now.choice)
         elif process is not None:
-            CALL_FAULTS[now.kind](self, process, now.choice)
+            set_fault(now.kind, process, now.choice, partial(self.delay_effect, disturbances=now.choice))
 
     def _hold(self, process: SimulatedProcess, disturbances: int) -> None:
         """Hold the process for up to 2 further disturbances; with 3, until the deployment is quiet."""
@@ -335,6 +340,101 @@ class Run:
 
     def _perform(self, deed: UserAction, request: UserRequest, engine: Engine) -> None:
         self.users.perform(engine, deed, request)
+
+
+def _release(run: Run, choice: int) -> None:
+    if run.held:
+        run.release(run.held[choice % len(run.held)])
+
+
+def _deliver(run: Run, choice: int) -> None:
+    if queue := run.world.dispatcher.queue:
+        message = queue[choice % len(queue)]
+        del queue[choice % len(queue)]
+        run.deliver(message)
+
+
+def _again(run: Run, choice: int) -> None:
+    if sent := run.world.dispatcher.sent:
+        run.deliver(sent[-1 - choice % len(sent)])
+
+
+def _lose(run: Run, choice: int) -> None:
+    if queue := run.world.dispatcher.queue:
+        del queue[choice % len(queue)]
+
+
+def _copy(run: Run, choice: int) -> None:
+    if queue := run.world.dispatcher.queue:
+        queue.append(queue[choice % len(queue)])
+
+
+def _sweep(run: Run, choice: int) -> None:
+    _pass(run, choice)
+    run.sweep()
+
+
+def _pass(run: Run, choice: int) -> None:
+    run.world.clock.move(DELAYS[choice])
+
+
+def _beat(run: Run, choice: int) -> None:
+    run.beat()
+
+
+def _deaf(run: Run, choice: int) -> None:
+    run.world.server.deaf = not run.world.server.deaf
+
+
+def _wipe(run: Run, choice: int) -> None:
+    run.losses += 1
+    run.world.server.wipe()
+
+
+def _restart(run: Run, choice: int) -> None:
+    run.world.server.restore(run.world.server.copy())
+    run.unnoticed_restart |= run.world.server.held.filled_instance == 0
+
+
+def _back(run: Run, choice: int) -> None:
+    run.losses += 1
+    run.world.server.restore(run.copies[-1 - choice % len(run.copies)])
+    run.unnoticed_restart |= run.world.server.held.filled_instance == 0
+
+
+def _refuse(run: Run, choice: int) -> None:
+    now = run.world.clock.now()
+    run.refused_until = 0.0 if now < run.refused_until else now + OUTAGE
+
+
+def _stale(run: Run, choice: int) -> None:
+    run.lists_late = True
+    run.files.freeze_lists()
+
+
+def _retain(run: Run, choice: int) -> None:
+    run.world.clock.move(DAY if choice >= 4 else 0.0)
+    run.retain()
+
+
+ENVIRONMENT_FAULTS: dict[str, Callable[[Run, int], None]] = {
+    "release": _release,
+    "deliver": _deliver,
+    "again": _again,
+    "lose": _lose,
+    "copy": _copy,
+    "sweep": _sweep,
+    "pass": _pass,
+    "beat": _beat,
+    "deaf": _deaf,
+    "wipe": _wipe,
+    "restart": _restart,
+    "back": _back,
+    "refuse": _refuse,
+    "stale": _stale,
+    "retain": _retain,
+}
+"""Disturbances by other workers, the broker, time, Redis and the store. The choice is from 0 to 7."""
 
 
 def _described(name: str, call: PortCall) -> str:

@@ -83,7 +83,6 @@ class TaskFiles(MemoryFiles):
         self._listed_until = 0.0
 
     def replace(self, path: str, data: bytes, version: str | None, durable: bool = True) -> bool:
-        """Store the file if it still has this version. Return False if another write changed it."""
         before = self.held.get(path)
         stored = super().replace(path, data, version, durable)
         if before is not None and stored and path.endswith("/task.json"):
@@ -100,11 +99,9 @@ class TaskFiles(MemoryFiles):
         self._listed, self._listed_until = dict(self.held), self._clock.now() + LIST_LAG
 
     def names(self, folder: str) -> list[str]:
-        """Return the names directly below a folder, as they are or were."""
         return self._as_listed().names(folder)
 
     def names_after(self, folder: str, after: str, limit: int) -> list[str]:
-        """Return the first names that follow `after`, as they are or were."""
         return self._as_listed().names_after(folder, after, limit)
 
     def _as_listed(self) -> MemoryFiles:
@@ -113,13 +110,11 @@ class TaskFiles(MemoryFiles):
         return listed
 
     def tree(self, folder: str) -> Iterator[StoredFile]:
-        """Return the files below a folder, with the history."""
         lines = self._histories.held.get(folder.removesuffix("/"))
         own = [StoredFile(f"{folder}history.jsonl", 1)] if lines else []
         return iter([*own, *super().tree(folder)])
 
     def delete_tree(self, folder: str, limit: int) -> int:
-        """Remove at most `limit` files below a folder, and the history."""
         removed, task_id = len(list(islice(self.tree(folder), limit))), folder.removesuffix("/")
         lines = self._histories.held.pop(task_id, [])
         _, known = self.removed.get(task_id, (None, []))

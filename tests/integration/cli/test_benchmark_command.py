@@ -35,16 +35,6 @@ def test_the_peers_run_and_print_every_figure(tmp_path: Path) -> None:
             assert figure["name"] in ended.stdout
 
 
-def test_missing_peers_are_named_with_the_command_that_installs_them() -> None:
-    hidden = "import importlib.metadata as m; found = m.version\n"
-    hidden += "def version(name):\n    if name == 'dbos': raise m.PackageNotFoundError(name)\n    return found(name)\n"
-    hidden += "m.version = version; import runpy; runpy.run_module('tests.bench.peers', run_name='__main__')"
-    ended = subprocess.run([sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, timeout=180)
-    assert ended.returncode == 1
-    assert "not installed: dbos" in ended.stderr
-    assert "; run `pip install -e '.[dev,peers]'`" in ended.stderr
-
-
 def test_each_benchmark_prints_its_figures(tmp_path: Path) -> None:
     need(find_server)
     command = [sys.executable, "-m", "tests.bench", "--runs", "1", "--size", "0.01", "--json", str(tmp_path / "json")]

@@ -157,21 +157,6 @@ def test_a_worker_that_dies_ends_the_run(shell: Shell) -> None:
     assert_nothing_left(shell.folder)
 
 
-@pytest.mark.slow
-def test_ctrl_c_on_a_terminal_asks_for_a_message(shell: Shell) -> None:
-    with shell.start_on_terminal("run", "talk.yaml", "for ever") as terminal:
-        terminal.wait_for_text("on and ")
-        terminal.type_text("\x03")
-        terminal.wait_for_text("> ")
-        terminal.type_text("enough\n\n")
-        terminal.wait_for_text("you said enough")
-        terminal.wait_for_text("> ")
-        terminal.type_text("\x03")
-        terminal.wait_for_text("cancelled")
-        assert terminal.wait_for_exit() == 130
-    assert_nothing_left(shell.folder)
-
-
 def test_demo_runs_its_team_to_the_end(shell: Shell) -> None:
     output = shell.run("demo", "a walk in the rain")
     assert "Write a short paragraph about a walk in the rain." in output

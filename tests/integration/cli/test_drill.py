@@ -122,12 +122,6 @@ def test_a_doubled_execution_breaks_a_promise(tmp_path: Path, model: ModelServer
 
 
 @pytest.mark.nightly
-def test_an_interruption_loses_no_message(tmp_path: Path, model: ModelServer) -> None:
-    found = Shop(tmp_path, SHOP, model.base_url).result("--only=user-interrupts", code=0)
-    assert outcomes(found) == {"baseline": "held", "user-interrupts": "held"}
-
-
-@pytest.mark.nightly
 def test_a_real_model_is_cut_off_and_answers_again(tmp_path: Path, model: ModelServer) -> None:
     def answer(request: Request) -> Reply:
         return Reply(text="This is a real model.", interval=0.02)

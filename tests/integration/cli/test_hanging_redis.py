@@ -45,17 +45,7 @@ def run(environment: dict[str, str], folder: Path, *words: str) -> tuple[float, 
     return time.monotonic() - began, printed
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "tasks",
-        "why t1",
-        *(
-            pytest.param(one, marks=pytest.mark.nightly)
-            for one in ("tasks --stuck", "top --once", "show t1", "workers")
-        ),
-    ],
-)
+@pytest.mark.parametrize("command", ["tasks", "why t1", "top --once"])
 def test_a_command_waits_for_one_timeout_of_a_hanging_redis(
     environment: dict[str, str], tmp_path: Path, command: str
 ) -> None:

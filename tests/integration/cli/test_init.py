@@ -94,19 +94,6 @@ def test_the_service_submits_to_running_workers(tmp_path: Path) -> None:
         )
 
 
-def test_the_tests_of_the_project_pass_with_pytest(tmp_path: Path) -> None:
-    init_project(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=tmp_path / "shop",
-        env=environment(tmp_path, ""),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "3 passed" in done.stdout, done.stdout + done.stderr
-
-
 def test_no_file_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "service.py").write_text("mine")

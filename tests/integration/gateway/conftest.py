@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.gateway_openai import GatewayProcess, answer, openai_gateway
+from tests.support.gateway_openai import answer
+from tests.support.gateway_process import GatewayProcess
 from tests.support.stack import Stack
 
 
@@ -18,7 +19,7 @@ def openai_stack(stack_of_process: Stack) -> Stack:
 @pytest.fixture(scope="session")
 def gateway_of_process(stack_of_process: Stack) -> Iterator[GatewayProcess]:
     """Yield a gateway that stays until the test process ends: no test ends it."""
-    with openai_gateway(stack_of_process, ROBOCO_GATEWAY_OPENAI_PASS="seed") as started:
+    with GatewayProcess(stack_of_process, openai_pass="seed") as started:
         yield started
 
 

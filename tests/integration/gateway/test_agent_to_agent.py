@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import httpx
 import pytest
@@ -39,7 +37,8 @@ from a2a.types import (
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from roboco.notifications.webhook import signature_headers
-from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess, answer, openai_gateway, write_teams
+from tests.support.gateway_openai import LONG_ANSWER, answer, write_teams
+from tests.support.gateway_process import GatewayProcess
 from tests.support.servers.hook_server import HookServer
 from tests.support.stack import Stack, until
 from tests.unit.gateway.answers.test_streams import RemoteTask
@@ -66,7 +65,7 @@ def gateways(tmp_path_factory: pytest.TempPathFactory, hooks: HookServer) -> Ite
         patch.setenv("HOOK_SECRET", SECRET)
         with Stack(folder, teams_dir=write_teams(folder / "teams"), allowlist=allowlist) as stack:
             stack.model.script(answer)
-            with openai_gateway(stack) as one, openai_gateway(stack) as other:
+            with GatewayProcess(stack) as one, GatewayProcess(stack) as other:
                 yield [one, other]
 
 
@@ -339,31 +338,3 @@ def test_a_killed_worker_and_a_cut_leave_no_text_twice(gateways: list[GatewayPro
             return await task_of(client.subscribe(SubscribeToTaskRequest(id=task_id)))
 
     run(drive())
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "code"),
-    [
-        (b"{", {}, -32700),
-        (b"[" * 100_000, {}, -32600),
-        (b"[" * 20_000 + b"]" * 20_000, {}, -32700),
-        (b'{"jsonrpc":"2.0","method":"GetTask","method":"x"}', {}, -32602),
-        (b"[]", {}, -32600),
-        (b'{"jsonrpc":"2.0","id":1,"method":"Nothing"}', {}, -32601),
-        (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":7}}', {}, -32602),
-        (b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{}}', {}, -32602),
-        (b'{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}', {}, -32004),
-        (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"a2a_1"}}', {"A2A-Version": "0.3"}, -32009),
-    ],
-)
-def test_errors_have_the_form_of_json_rpc(
-    gateways: list[GatewayProcess], body: bytes, headers: dict[str, str], code: int
-) -> None:
-    url = f"http://127.0.0.1:{gateways[0].port}/a2a/desk"
-    sent = {"A2A-Version": "1.0", "Content-Type": "application/json"} | headers
-    try:
-        with urlopen(Request(url, body, sent), timeout=60) as response:
-            found = json.load(response)
-    except HTTPError as error:
-        found = json.load(error)
-    assert found["error"]["code"] == code, found

@@ -14,7 +14,8 @@ from urllib.request import Request, urlopen
 import pytest
 import redis
 
-from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess, answer, openai_gateway, write_teams
+from tests.support.gateway_openai import LONG_ANSWER, answer, write_teams
+from tests.support.gateway_process import GatewayProcess
 from tests.support.stack import Stack, until
 from tests.unit.gateway.answers.test_streams import Agent, Page
 
@@ -28,7 +29,7 @@ def own_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayPro
     folder: Path = tmp_path_factory.mktemp("stack")
     with Stack(folder, teams_dir=write_teams(folder / "teams")) as stack:
         stack.model.script(answer)
-        with openai_gateway(stack) as gateway:
+        with GatewayProcess(stack) as gateway:
             yield gateway
 
 

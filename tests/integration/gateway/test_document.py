@@ -11,7 +11,8 @@ import httpx2
 import pytest
 
 from roboco.domain.status import TaskStatus
-from tests.support.gateway_openai import answer, openai_gateway, write_teams
+from tests.support.gateway_openai import answer, write_teams
+from tests.support.gateway_process import GatewayProcess
 from tests.support.stack import LONG_LEASE, ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
@@ -53,11 +54,11 @@ def test_schemathesis_finds_no_undocumented_response(
     """Status, headers, content type and body are those of the document, and none is 500. Wrong data is refused."""
     config, report = tmp_path / "schemathesis.toml", tmp_path / "report.json"
     config.write_text(CONFIG.format(examples=examples, coverage=coverage))
-    with openai_gateway(
+    with GatewayProcess(
         own_stack,
-        ROBOCO_GATEWAY_STREAM_SECONDS="1",
-        ROBOCO_GATEWAY_LIMITS=HIGH,
-        ROBOCO_GATEWAY_TENANT_LIMITS=HIGH,
+        stream_seconds="1",
+        limits=HIGH,
+        tenant_limits=HIGH,
     ) as gateway:
         url = f"http://127.0.0.1:{gateway.port}"
         for team, name in ("desk", "ended"), ("desk", "gone"), ("desk", "talk"), ("guarded", "waits"):

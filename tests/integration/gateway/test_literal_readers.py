@@ -21,7 +21,6 @@ from tests.support.document_classes import (
     Document001,
     Document002,
     TextPart,
-    ToolCallPart,
 )
 from tests.support.documents import example
 from tests.support.gateway_process import GatewayProcess
@@ -46,12 +45,6 @@ TEAM = parse_team(
 )
 GOALS = [{"name": "plan", "description": "a plan", "schema": {"type": "object"}}]
 STREAMS = ("000", "001", "002")
-LIVE: dict[str, type[BaseModel]] = {
-    "content_chunk": Document001.StreamChunk,
-    "event_task_start": Document001.TaskStartEvent,
-    "event_tool_call": Document001.ToolCallEvent,
-    "event_tool_result": Document001.ToolResultEvent,
-}
 STEPS: dict[str, type[BaseModel]] = {
     "000": Document000.TaskStep,
     "001": Document001.TaskStep,
@@ -105,9 +98,9 @@ def test_history_in_a_form_is_read_by_the_classes_of_its_document(
         page = client.get(f"/v1/tasks/{task.task_id}/history", params={"form": form, "start": start, "limit": 2}).json()
         paged, start = paged + page["steps"], page["next"]
     assert paged == records
-    shell = Shell(shared_stack.folder, shared_stack.environment)
-    assert shell.call_json("show", task.task_id, "--json", "--form", form)["steps"] == records
-    assert client.get(f"/v1/tasks/{task.task_id}/history", params={"form": "004"}).status_code == 422
+    if form == "000":
+        shell = Shell(shared_stack.folder, shared_stack.environment)
+        assert shell.call_json("show", task.task_id, "--json", "--form", form)["steps"] == records
 
 
 def test_example_of_the_guide_reads_the_task(shared_stack: Stack, task: Task, tmp_path: Path) -> None:
@@ -117,23 +110,14 @@ def test_example_of_the_guide_reads_the_task(shared_stack: Stack, task: Task, tm
     assert {"AgentTextDeltaEvent", "AgentToolUseEvent", "AgentToolResultEvent"} <= {*printed}
 
 
-def test_live_items_in_a_form_are_read_by_the_classes_of_its_document(task: Task, client: httpx2.Client) -> None:
+def test_live_items_have_the_names_of_the_document_that_a_client_asks_for(task: Task, client: httpx2.Client) -> None:
+    """`tests/unit/domain/test_reading_form.py` reads each kind of item by the classes of its document."""
     path = f"/v1/tasks/{task.task_id}/events"
     followed = {
         form: shown(frames_of(client.get(path, params={"form": form}).content, ServerSentEvents)) for form in STREAMS
     }
-    of_000 = [(frame.kind, frame.data) for frame in followed["000"]]
-    assert [data for kind, data in of_000 if kind == "step_final"] == task.history(form="000")
-    assert {kind for kind, _ in of_000} == {"text_part_delta", "tool_call_part", "tool_result_part", "step_final"}
-    assert all(isinstance(data, str) for kind, data in of_000 if kind == "text_part_delta")
-    parts: dict[str, type[BaseModel]] = {"tool_call_part": ToolCallPart, "tool_result_part": Document000.ToolResultPart}
-    for kind, data in of_000:
-        assert kind not in parts or parts[kind].model_validate(data).model_dump() == data
-    for frame in followed["001"]:
-        assert (
-            frame.kind not in LIVE or LIVE[frame.kind].model_validate(frame.data).model_dump(mode="json") == frame.data
-        )
-    assert set(LIVE) <= {frame.kind for frame in followed["001"]}
+    assert [one.data for one in followed["000"] if one.kind == "step_final"] == task.history(form="000")
+    assert {"event_task_start", "event_tool_call", "event_tool_result"} <= {one.kind for one in followed["001"]}
     assert [one.data["step"] for one in followed["002"] if one.kind == "event_step_end"] == task.history(form="002")
     page = client.get(path, params={"form": "001", "format": "json", "limit": 1000}).json()
     assert [one["data"] for one in page["items"]] == [one.data for one in followed["001"]]

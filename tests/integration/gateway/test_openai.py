@@ -15,7 +15,8 @@ from openai.types.responses import ResponseFunctionToolCall
 from roboco.lab.servers.gate import Gate
 from tests.support import forked
 from tests.support.documents import example
-from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess
+from tests.support.gateway_openai import LONG_ANSWER
+from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.workers
 WEATHER: Any = {
@@ -37,13 +38,6 @@ def task_id_of(response_id: str) -> str:
     match = re.fullmatch(r"(?:resp_|chatcmpl-)(.+)_\d+", response_id)
     assert match is not None
     return match[1]
-
-
-def test_models_are_the_teams(client: OpenAI) -> None:
-    assert {model.id for model in client.models.list()} >= {"desk", "line", "guarded"}
-    assert client.models.retrieve("desk").owned_by == "roboco"
-    with pytest.raises(openai.NotFoundError):
-        client.models.retrieve("none")
 
 
 def test_side_requests_of_front_ends_are_answered_without_the_team(gateway: GatewayProcess, client: OpenAI) -> None:
@@ -156,27 +150,18 @@ def test_chat_completions_whole_and_streamed(client: OpenAI) -> None:
 
 
 def test_errors_raise_the_classes_of_the_package(client: OpenAI) -> None:
-    image: Any = [{"role": "user", "content": [{"type": "input_image", "image_url": "https://example.org/a.png"}]}]
     user: Any = [{"role": "user", "content": "hi"}]
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="desk", messages=user, n=2)
     assert (refused.value.param, refused.value.code) == ("n", "unsupported_parameter")
-    with pytest.raises(openai.BadRequestError) as stored:
-        client.responses.create(model="desk", input="hi", store=False)
-    assert stored.value.param == "store"
     with pytest.raises(openai.NotFoundError) as unknown:
         client.responses.create(model="nobody", input="hi")
     assert (unknown.value.param, unknown.value.code) == ("model", "model_not_found")
-    for response_id in ("resp_none_0", "resp_x", "../x", "resp_task_1_999999"):
-        with pytest.raises(openai.NotFoundError):
-            client.responses.retrieve(response_id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve("resp_none_0")
     with pytest.raises(openai.APIStatusError) as kept:
         client.responses.delete(client.responses.create(model="desk", input="hi").id)
     assert kept.value.status_code == 405
-    with pytest.raises(openai.BadRequestError):
-        client.responses.create(model="desk", input=image)
-    with pytest.raises(openai.BadRequestError):
-        client.responses.create(model="desk", input="hi", tools=[WEATHER, WEATHER])
 
 
 def test_a_conversation_at_work_is_locked(client: OpenAI) -> None:

@@ -7,7 +7,8 @@ import openai
 import pytest
 from openai.types.responses import ResponseStreamEvent
 
-from tests.support.gateway_openai import LONG_ANSWER, openai_gateway
+from tests.support.gateway_openai import LONG_ANSWER
+from tests.support.gateway_process import GatewayProcess
 from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
@@ -23,7 +24,7 @@ def text_of(events: list[ResponseStreamEvent]) -> str:
 def test_a_stream_of_a_gateway_that_ends_raises_and_resumes(openai_stack: Stack, sign: signal.Signals) -> None:
     events: list[list[ResponseStreamEvent]] = [[] for _ in range(STREAMS)]
     errors: list[Exception] = []
-    with openai_gateway(openai_stack) as first, openai_gateway(openai_stack) as second:
+    with GatewayProcess(openai_stack) as first, GatewayProcess(openai_stack) as second:
 
         def follow(number: int) -> None:
             question = f"slow and long {number} {sign}"
@@ -59,8 +60,8 @@ def test_a_stream_of_a_gateway_that_ends_raises_and_resumes(openai_stack: Stack,
 def test_two_gateways_are_one(openai_stack: Stack) -> None:
     """A response begins on one, is read and cancelled on the other, and continues on the first."""
     with (
-        openai_gateway(openai_stack) as one,
-        openai_gateway(openai_stack) as other,
+        GatewayProcess(openai_stack) as one,
+        GatewayProcess(openai_stack) as other,
         one.client() as left,
         other.client() as right,
     ):

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from tests.support import forked
 from tests.support.documents import example
-from tests.support.gateway_openai import PERSON, GatewayProcess
+from tests.support.gateway_openai import PERSON
+from tests.support.gateway_process import GatewayProcess
 
 PNG = b"\x89PNG\r\n\x1a\n"
 pytestmark = pytest.mark.workers

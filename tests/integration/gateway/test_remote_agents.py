@@ -13,7 +13,8 @@ from roboco import Task, TaskStatus
 from roboco.allowlist import Allowlist
 from roboco.domain.stream.item import StreamItem
 from roboco.local.process import free_port
-from tests.support.gateway_openai import LONG_ANSWER, answer, openai_gateway, write_teams
+from tests.support.gateway_openai import LONG_ANSWER, answer, write_teams
+from tests.support.gateway_process import GatewayProcess
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 
@@ -68,7 +69,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Sil
     allowed = Allowlist(model_servers=tuple(addresses))
     with Stack(folder, teams_dir=teams, allowlist=allowed) as started:
         started.model.script(_delegating)
-        with openai_gateway(started, ports[0]), silent_server(ports[1]) as silent:
+        with GatewayProcess(started, ports[0]), silent_server(ports[1]) as silent:
             yield started, silent
 
 

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ import httpx2 as httpx
 import pytest
 import yaml
 
-from roboco.local.process import Server, free_port, wait_ready
-from tests.support import forked
+from tests.support.gateway_process import GatewayProcess
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply
-from tests.support.stack import ROOT, Stack, until
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -27,34 +26,10 @@ MEGABYTE = 1024 * 1024
 _numbers = itertools.count()
 
 
-@contextmanager
-def served(stack: Stack, name: str) -> Iterator[tuple[Server, httpx.Client]]:
-    """Yield a gateway process without authentication, and a client of it."""
-    port = free_port()
-    arguments = ["--factory", "roboco.gateway:create_app", "--port", str(port)]
-    environment = stack.environment | {"ROBOCO_GATEWAY_AUTHENTICATION": "false"}
-    log = stack.folder / f"{name}.log"
-    server = forked.start(name, arguments, program="uvicorn", env=environment, log=log, cwd=ROOT)
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-        try:
-            wait_ready(server, lambda: _responds(client), 180)
-            yield server, client
-        finally:
-            server.stop()
-    assert "Traceback" not in log.read_text()
-
-
-def _responds(client: httpx.Client) -> bool:
-    try:
-        return client.get("/healthz").status_code == 200
-    except httpx.TransportError:
-        return False
-
-
 class Gateways:
     """Two gateways: each request goes to the next one."""
 
-    def __init__(self, stack: Stack, servers: list[tuple[Server, httpx.Client]]) -> None:
+    def __init__(self, stack: Stack, servers: list[tuple[GatewayProcess, httpx.Client]]) -> None:
         self.stack = stack
         self.servers = servers
         self._next = itertools.cycle(client for _, client in servers)
@@ -83,7 +58,9 @@ def gateways(stack: Stack) -> Iterator[Gateways]:
     )
     stack.settings = stack.settings.model_copy(update={"teams_dir": teams})
     with ExitStack() as exits:
-        yield Gateways(stack, [exits.enter_context(served(stack, f"gateway-{name}")) for name in "ab"])
+        processes = [exits.enter_context(GatewayProcess(stack)) for _ in range(2)]
+        clients = [exits.enter_context(httpx.Client(base_url=one.url, timeout=60)) for one in processes]
+        yield Gateways(stack, list(zip(processes, clients, strict=True)))
 
 
 def test_a_task_is_created_followed_and_read_on_any_gateway(gateways: Gateways) -> None:
@@ -142,9 +119,9 @@ def test_a_large_file_passes_in_bounded_memory(gateways: Gateways) -> None:
     assert (part.status_code, part.content) == (206, piece[-10:] + piece[:10])
 
 
-def _peak_memory(server: Server) -> int:
+def _peak_memory(gateway: GatewayProcess) -> int:
     """Return the largest number of bytes that the process has had in memory."""
-    lines = Path(f"/proc/{server.pid}/status").read_text().splitlines()
+    lines = Path(f"/proc/{gateway.server.pid}/status").read_text().splitlines()
     [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
     return int(peak) * 1024
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.gateway.test_rest import served
 from tests.support.documents import GUIDES
+from tests.support.gateway_process import GatewayProcess
 from tests.support.stack import Stack
 
 pytestmark = [
@@ -31,8 +31,8 @@ def test_the_commands_of_the_guide_run_one_after_the_other(
     desk = {"name": "desk", "agents": [{"name": "writer", "prompt": "You write."}]}
     (teams / "desk.yaml").write_text(yaml.safe_dump(desk))
     monkeypatch.setattr(shared_stack, "settings", shared_stack.settings.model_copy(update={"teams_dir": teams}))
-    with served(shared_stack, "gateway-of-the-guide") as (_, client):
-        variables = {"ROBOCO": str(client.base_url).rstrip("/"), "KEY": "none", "PATH": "/usr/bin:/bin"}
+    with GatewayProcess(shared_stack) as gateway:
+        variables = {"ROBOCO": gateway.url, "KEY": "none", "PATH": "/usr/bin:/bin"}
         done = subprocess.run(
             ["bash", "-c", script],
             cwd=tmp_path,

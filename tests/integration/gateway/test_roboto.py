@@ -16,14 +16,13 @@ from roboto.ai.agent_session import (
 )
 from roboto.ai.goals import DatasetSummaryAgentGoal
 
-from roboco.domain.status import TaskStatus
 from roboco.gateway.roboto.answers import POLL_SECONDS
 from tests.support import forked
 from tests.support.documents import example
 from tests.support.gateway_roboto import client_view, record_of, server_view
 from tests.support.gateway_roboto_server import Replicas, serving
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import LONG_LEASE, Stack, until
+from tests.support.stack import LONG_LEASE, Stack
 
 pytestmark = pytest.mark.workers
 
@@ -37,7 +36,6 @@ TEAM = {
     "agents": [{"name": "helper", "prompt": "help {{ context.system_prompt }}"}],
     "collaboration_model": {"type": "sequential"},
 }
-LONG_TEXT = "".join(f"word {number} of a long answer, " for number in range(60))
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +72,6 @@ def echo(request: Request) -> Reply:
     return Reply(text=f"You said: {request.last_user}")
 
 
-def slowly(request: Request) -> Reply:
-    return Reply(text=LONG_TEXT, interval=0.02)
-
-
 def texts(session: AgentSession) -> list[tuple[str, str]]:
     """Return role and text of each message of the client."""
     return [
@@ -99,18 +93,6 @@ def test_start_and_run_return_the_answer(stack: Stack, start: Callable[..., Agen
     check_same(stack, session)
 
 
-def test_trap_1_text_that_came_as_pieces_does_not_come_again(stack: Stack, start: Callable[..., AgentSession]) -> None:
-    session = start("Explain.", slowly)
-    for _ in range(400):
-        session.refresh()
-        whole = stack.orchestrator.task(session.session_id).session()
-        assert LONG_TEXT.startswith(texts(session)[-1][1]) or len(session.messages) == 1
-        if whole.status is TaskStatus.USER_TURN:
-            break
-    session.run(timeout=60)
-    assert texts(session)[1] == ("assistant", LONG_TEXT)
-
-
 def test_trap_2_a_sent_message_is_not_doubled_and_another_caller_reads_it(
     stack: Stack, gateways: Replicas, start: Callable[..., AgentSession]
 ) -> None:
@@ -124,17 +106,6 @@ def test_trap_2_a_sent_message_is_not_doubled_and_another_caller_reads_it(
     assert texts(watcher)[2] == texts(session)[2] == ("user", "from elsewhere")
     assert [text for role, text in texts(session) if role == "user"] == ["one", "from elsewhere", "mine"]
     check_same(stack, session)
-
-
-def test_trap_3_a_session_without_messages_gets_them_without_a_hole(
-    gateways: Replicas, start: Callable[..., AgentSession]
-) -> None:
-    session = start("one").run(timeout=60)
-    session.send_text("two").run(timeout=60)
-    bare = AgentSession.from_id(session.session_id, roboto_client=gateways.client(), load_messages=False)
-    assert bare.messages == []
-    list(bare.events(timeout=60))
-    assert texts(bare) == texts(session)
 
 
 def test_trap_4_run_waits_for_a_message_that_no_worker_has_applied(
@@ -179,21 +150,6 @@ def test_trap_6_a_settled_session_answers_at_once_and_a_working_one_in_a_long_po
     began = time.monotonic()
     session.refresh()
     assert time.monotonic() - began < POLL_SECONDS
-
-
-def test_trap_7_a_restarted_turn_is_closed_with_an_error(stack: Stack, start: Callable[..., AgentSession]) -> None:
-    session = start("Explain.", lambda request: Reply(text=LONG_TEXT, interval=0.05))
-    until(lambda: len(session.refresh().messages) > 1 and texts(session)[1][1], 60, "the turn has text")
-    stack.model.script(lambda request: Reply(text="Another answer."))
-    stack.restart("agents")
-    session.run(timeout=120)
-    blocks = session.messages[1].content
-    codes = [getattr(block, "error_code", None) for block in blocks]
-    assert codes.count("turn_restart") == 1
-    assert (
-        "".join(getattr(block, "text", "") for block in blocks[codes.index("turn_restart") + 1 :]) == "Another answer."
-    )
-    check_same(stack, session)
 
 
 @client_tool

@@ -33,7 +33,8 @@ def address(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     pytest.importorskip("xllamacpp")
     assert request.config.cache is not None
     cache = request.config.cache.mkdir("local-model")
-    server = llama.start_llama(find_or_skip(lambda: find_model(cache)), tmp_path)
+    server = llama.launch_llama(find_or_skip(lambda: find_model(cache)), tmp_path)
+    llama.wait_loaded(server)
     yield server.base_url
     server.stop()
 

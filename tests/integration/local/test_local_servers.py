@@ -113,11 +113,10 @@ def test_valkey_keeps_acknowledged_writes_after_a_kill(tmp_path: Path, stop_afte
         start_valkey(tmp_path / "another", port=server.port)
     server.process.kill()
     server.process.wait()
-    again = stop_after_test(start_valkey(tmp_path / "a folder", port=server.port, databases=3))
+    again = stop_after_test(start_valkey(tmp_path / "a folder", port=server.port))
     assert again.url == server.url
     with Redis.from_url(again.url, decode_responses=True) as redis:
         assert redis.get("task") == "kept"
-        assert redis.config_get("databases") == {"databases": "3"}
     again.stop()
     assert_gone(again)
 
@@ -185,7 +184,8 @@ def test_llama_streams_with_usage(
     pytest.importorskip("xllamacpp")
     assert request.config.cache is not None
     cache = request.config.cache.mkdir("local-model")
-    server = stop_after_test(llama.start_llama(find_or_skip(lambda: find_model(cache)), tmp_path))
+    server = stop_after_test(llama.launch_llama(find_or_skip(lambda: find_model(cache)), tmp_path))
+    llama.wait_loaded(server)
     call: Any = {"model": "local", "messages": [{"role": "user", "content": "The sea?"}], "max_tokens": 8}
     with OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
         stream = client.chat.completions.create(**call, stream=True, stream_options={"include_usage": True})
@@ -199,7 +199,7 @@ def test_llama_streams_with_usage(
 
     (tmp_path / "broken.gguf").write_bytes(b"no model")
     with pytest.raises(TransientError, match=r"(?s)server 'llama' ended with code .*model loading error"):
-        llama.start_llama(tmp_path / "broken.gguf", tmp_path)
+        llama.wait_loaded(llama.launch_llama(tmp_path / "broken.gguf", tmp_path))
 
 
 def test_a_model_that_cannot_be_downloaded_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,15 @@
 """MCP servers over HTTP that forget sessions, or refuse requests, in the ways of public servers."""
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
 from roboco.errors import UsageError
 from tests.support.mcp_servers import call, declare_server, listed, open_servers
+from tests.support.servers.web import INITIALIZED, respond, send, serving
 
 pytestmark = pytest.mark.slow
 
@@ -28,26 +27,25 @@ class ForgetfulServer:
         self.bought = 0
         self.requests: list[str] = []
         self.on_call: Callable[[BaseHTTPRequestHandler, Any], bool] = lambda handler, request: False
-        self.answered = threading.Event()
-        self.knows_ping = True
 
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        """Answer one request."""
-        request = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
-        self.requests.append(request.get("method", "answer"))
-        if "method" not in request:
-            self.answered.set()
-            send(handler, 400, "text/plain", b"bad")
-        elif request["method"] == "initialize":
+    def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        """Answer one request. There are no others than POST."""
+        if handler.command == "POST":
+            self._answer(handler, json.loads(body))
+        else:
+            send(handler, 405, b"", "text/plain")
+
+    def _answer(self, handler: BaseHTTPRequestHandler, request: Any) -> None:
+        self.requests.append(request["method"])
+        if request["method"] == "initialize":
             self.opened += 1
             self.sessions.add(str(self.opened))
-            found = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
-            respond(handler, request, found, {"Mcp-Session-Id": str(self.opened)})
+            respond(handler, request, INITIALIZED, {"Mcp-Session-Id": str(self.opened)})
         elif self.refusal is not None and handler.headers["Mcp-Session-Id"] not in self.sessions:
-            status, kind, body = self.refusal
-            send(handler, status, kind, body.replace(b'"ID"', json.dumps(request.get("id")).encode()))
+            status, kind, words = self.refusal
+            send(handler, status, words.replace(b'"ID"', json.dumps(request.get("id")).encode()), kind)
         elif "id" not in request:
-            send(handler, 202, "text/plain", b"")
+            send(handler, 202, b"", "text/plain")
         elif request["method"] == "tools/list":
             respond(handler, request, {"tools": [{"name": "buy", "inputSchema": {"type": "object"}}]})
         elif request["method"] == "tools/call":
@@ -55,59 +53,7 @@ class ForgetfulServer:
                 self.bought += 1
                 respond(handler, request, {"content": [{"type": "text", "text": f"bought {self.bought}"}]})
         else:
-            (respond if self.knows_ping else refuse)(handler, request, {})
-
-
-def respond(handler: BaseHTTPRequestHandler, request: Any, result: Any, headers: dict[str, str] | None = None) -> None:
-    """Send the result of a request."""
-    body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
-    send(handler, 200, "application/json", body, headers)
-
-
-def refuse(handler: BaseHTTPRequestHandler, request: Any, message: Any) -> None:
-    """Send an error for which a request is invalid."""
-    body = rpc_error(str(message), -32600).replace(b'"ID"', json.dumps(request["id"]).encode())
-    send(handler, 200, "application/json", body)
-
-
-def send(
-    handler: BaseHTTPRequestHandler, status: int, kind: str, body: bytes, headers: dict[str, str] | None = None
-) -> None:
-    """Send a response."""
-    handler.send_response(status)
-    for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}.items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    handler.wfile.write(body)
-
-
-@contextmanager
-def serving(server: ForgetfulServer) -> Iterator[str]:
-    """Yield the address of the server."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            server.answer(self)
-
-        def do_GET(self) -> None:
-            send(self, 405, "text/plain", b"")
-
-        do_DELETE = do_GET  # noqa: N815
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=http.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{http.server_address[1]}/mcp"
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()
+            respond(handler, request, {})
 
 
 def rpc_error(message: str, code: int = -32000) -> bytes:
@@ -119,36 +65,24 @@ def rpc_error(message: str, code: int = -32000) -> bytes:
     [
         (404, "application/json", rpc_error("Session not found", -32001)),
         (404, "text/plain", b"gone"),
-        (400, "application/json", rpc_error("Bad Request: No valid session ID provided")),
-        (400, "application/json", b'{"error": "Invalid session ID"}'),
-        (400, "text/plain", b"Bad Request"),
         (401, "text/plain", b"Unauthorized: Session not found"),
-        (409, "application/json", b'{"detail": "session expired"}'),
-        (410, "text/plain", b""),
-        (422, "text/plain", b"Unexpected message, expect initialize request"),
         (500, "text/plain", b"Internal error: unknown session"),
         (503, "application/json", rpc_error("session is not initialized")),
         (200, "application/json", rpc_error("Invalid or missing session")),
-        (200, "application/json", rpc_error("Mcp-Session-Id header is required", -32600)),
-        (200, "application/json", rpc_error("Server not initialized", -32002)),
         (200, "application/json", rpc_error("Received request before initialization was complete", -32602)),
         (200, "application/json", b'{"jsonrpc":"2.0","id":"ID","error":"Unable to locate session"}'),
         (200, "text/event-stream", b"data: " + rpc_error("stale session") + b"\n\n"),
         (200, "application/json", b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Session not found"}}'),
         (200, "application/json", rpc_error("Invalid request parameters", -32602)),
         (200, "text/plain", b"Session timed out"),
-        (400, "application/json", rpc_error("Session ID required", -32602)),
         (404, "text/html", b"<html>Not here</html>"),
-        (440, "text/plain", b"login time-out"),
-        (500, "application/json", rpc_error("Could not find transport for sessionId", -32603)),
-        (502, "text/html", b"<style>p {}</style><h1>Cannot find session 7</h1>"),
     ],
     ids=lambda refusal: f"{refusal[0]} {refusal[2].decode()[:40]}",
 )
 def test_a_forgotten_session_is_renewed_once(refusal: Refusal) -> None:
     """A call finds the first loss of the session and the last one, a listing the one between them."""
     server = ForgetfulServer(refusal)
-    with serving(server) as url:
+    with serving(server.answer) as url:
         declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
         with open_servers(declared) as servers:
             assert call(servers, declared, "buy", {}) == "bought 1"
@@ -165,10 +99,10 @@ def test_a_call_that_may_have_run_is_not_repeated() -> None:
 
     def fail(handler: BaseHTTPRequestHandler, request: Any) -> bool:
         server.bought += 1
-        send(handler, 500, "text/plain", b"Internal error: the browser's session was not found")
+        send(handler, 500, b"Internal error: the browser's session was not found", "text/plain")
         return True
 
-    with serving(server) as url:
+    with serving(server.answer) as url:
         declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
         with open_servers(declared) as servers:
             listed(servers, declared)
@@ -181,7 +115,7 @@ def test_a_call_that_may_have_run_is_not_repeated() -> None:
 @pytest.mark.parametrize("status", [202, 502])
 def test_a_server_that_answers_nothing_any_more_is_not_called_twice(status: int) -> None:
     server = ForgetfulServer()
-    with serving(server) as url:
+    with serving(server.answer) as url:
         declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
         with open_servers(declared) as servers:
             listed(servers, declared)
@@ -213,11 +147,11 @@ def test_an_odd_body_is_read(kind: str, text: str) -> None:
     server = ForgetfulServer()
 
     def odd(handler: BaseHTTPRequestHandler, request: Any) -> bool:
-        send(handler, 200, kind, text.replace("ID", str(request["id"])).encode())
+        send(handler, 200, text.replace("ID", str(request["id"])).encode(), kind)
         return True
 
     server.on_call = odd
-    with serving(server) as url:
+    with serving(server.answer) as url:
         declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
         with open_servers(declared) as servers:
             assert call(servers, declared, "buy", {}) == "a \ufffd b"

@@ -48,7 +48,6 @@ def nested(levels: int, last: Any) -> Any:
 
 
 NOTICE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
-NOT_JSON = "(left out: the structured content is no JSON: Out of range float values are not JSON compliant)"
 DEEP = "(left out: the structured content is no JSON: nested deeper than 64 levels)"
 ODD_SCHEMAS: list[Any] = [
     None,
@@ -56,29 +55,18 @@ ODD_SCHEMAS: list[Any] = [
     {"anyOf": [{"type": "object"}, {"type": "object"}]},
     {},
     "nonsense",
-    [],
     True,
     {"type": ["object", "null"]},
-    {"type": None},
-    {"type": "object", "properties": None},
     {"type": "object", "properties": {"a": True, "b": {"type": "array"}}, "required": "a"},
     {"oneOf": [{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}]},
-    {"type": "object", "properties": {"a": {"type": "object"}, "b": {"type": ["array", "null"], "title": None}}},
     {"type": "object", "properties": {"a": {"enum": []}}, "allOf": [{"required": ["a"]}]},
     {"$ref": "#/definitions/x", "definitions": {"x": {"type": "object"}}},
     {"type": "object", "properties": {"a": {"maximum": float("inf")}}},
-    {"type": "object", "properties": {"a": {"x-range": float("nan")}}},
     {"type": "object", "properties": {"a": {"format": 5, "title": {}, "description": ["x"], "readOnly": "yes"}}},
-    {"type": "object", "description": 5, "properties": {"a": {"examples": {"x": 1}}}, "required": ["a", "b", "a"]},
     {"type": "object", "properties": {"": True, "x y": False, "items": {"type": "array"}}},
-    {"type": "object", "properties": {"a": {"type": "array", "items": [{"type": "string"}]}}},
     {"type": "Object", "properties": {"a": {"type": "STRING", "required": True}}},
-    {"type": "object", "properties": [], "$defs": [], "required": None, "additionalProperties": None},
     {"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": False},
     {"allOf": [{"$ref": "#/$defs/b"}], "$defs": {"b": {"type": "object", "properties": {"z": {"type": "array"}}}}},
-    {"jsonSchema": {"type": "object"}},
-    {"type": []},
-    {"oneOf": [], "not": {}},
     nested(300, {"type": "string"}),
 ]
 
@@ -108,64 +96,21 @@ def test_a_tool_that_cannot_be_offered_is_left_out_alone_with_the_reason() -> No
 @pytest.mark.parametrize(
     ("result", "expected"),
     [
-        (
-            {"content": [{"type": "text", "text": "line 4"}], "structuredContent": {"count": 3}},
-            [{"type": "structured", "value": {"count": 3}}, {"type": "text", "text": "line 4"}],
-        ),
-        ({"content": [{"type": "text", "text": '{"count": 3}'}], "structuredContent": {"count": 3}}, {"count": 3}),
-        ({"structuredContent": {"count": 3}}, {"count": 3}),
-        ({"content": [], "structuredContent": [1, 2]}, [1, 2]),
-        ({"content": None}, "(the tool returned no content)"),
-        ({"content": []}, "(the tool returned no content)"),
-        ({}, "(the tool returned no content)"),
-        ({"content": "plain"}, "plain"),
         ({"content": {"type": "text", "text": "one"}}, "one"),
-        ({"toolResult": 5}, {"toolResult": 5}),
         ({"raw": '{"jsonrpc":"2.0","id":ID,"result":null}'}, "(the tool returned no content)"),
         ({"raw": '{"jsonrpc":"2.0","id":ID,"result":"plain"}'}, "plain"),
         ({"raw": '{"id":ID,"result":{"content":"no version"}}'}, "no version"),
-        ({"raw": '[{"jsonrpc":"2.0","id":ID,"result":{"content":"a batch"}}]'}, "a batch"),
         ({"raw": '{"jsonrpc":"2.0","id":ID,"result":{"content":"before"}} done in 5 ms'}, "before"),
-        ({"raw": '{"level":"info"}{"jsonrpc":"2.0","id":ID,"result":{"content":"after"}}'}, "after"),
         ({"raw": f'[{NOTICE}, {{"jsonrpc":"2.0","id":ID,"result":{{"content":"second"}}}}]'}, "second"),
         ({"raw": f'{NOTICE}{{"jsonrpc":"2.0","id":ID,"result":{{"content":"second"}}}}'}, "second"),
-        ({"raw": '{\n "jsonrpc": "2.0",\n "id": ID,\n "result": {"content": "lines"}\n}'}, "lines"),
         ({"raw": 'log {\n{\n "jsonrpc": "2.0",\n "id": ID,\n "result": {"content": "lines"}\n}'}, "lines"),
         ({"raw": '{"jsonrpc":2.0,"id":ID.0,"result":{"content":"float"},"error":null}'}, "float"),
         ({"raw": f'{{"id":ID,"result":{{"content":"{"x" * 70_000}"}}}}'}, "x" * 70_000),
         ({"content": [], "structuredContent": nested(300, 1)}, DEEP),
-        ({"structuredContent": {"value": float("nan")}}, NOT_JSON),
-        ({"content": [{"type": "text", "text": {"a": 1}}]}, '{"a":1}'),
-        ({"content": [{"type": "markdown", "text": "a"}]}, "a"),
-        ({"content": [{"type": "resource", "resource": {"uri": "a://b"}}]}, [{"type": "resource", "uri": "a://b"}]),
-        ({"content": [{"type": "image", "data": "__79-_8"}]}, [{"type": "image"}]),
-        (
-            {"content": [{"type": "text", "text": "a"}, {"type": "widget", "x": 1}, {"text": "b"}, None, "c"]},
-            [
-                {"type": "text", "text": "a"},
-                {
-                    "type": "left_out",
-                    "reason": "a part of type 'widget', which is unknown or lacks its content",
-                    "json": '{"type":"widget","x":1}',
-                },
-                {"type": "text", "text": "b"},
-                {"type": "left_out", "reason": "a part without a type", "json": "null"},
-                {"type": "text", "text": "c"},
-            ],
-        ),
-        (
-            {"content": [{"type": "resource_link", "uri": "a://b", "name": "n", "title": "T", "description": "D"}]},
-            [{"type": "resource_link", "uri": "a://b", "name": "n", "title": "T", "description": "D"}],
-        ),
-        (
-            {"content": [{"type": "resource", "resource": {"uri": "a://b", "text": "hello"}}]},
-            [{"type": "resource", "uri": "a://b", "text": "hello"}],
-        ),
-        ({"content": [{"type": "text", "text": "\ud83d"}]}, "\ufffd"),
-        ({"content": [{"type": "text", "text": "\U0001f600 \\ud83d"}]}, "\U0001f600 \\ud83d"),
+        ({"content": [{"type": "text", "text": "\U0001f600 \\ud83d \ud83d"}]}, "\U0001f600 \\ud83d \ufffd"),
     ],
 )
-def test_a_result_is_read_part_by_part(result: dict[str, Any], expected: Any) -> None:
+def test_an_answer_is_read_whatever_surrounds_it(result: dict[str, Any], expected: Any) -> None:
     assert result_of_call(results={"good": result}) == expected
 
 
@@ -177,13 +122,9 @@ def test_a_result_is_read_part_by_part(result: dict[str, Any], expected: Any) ->
             {"isError": True, "content": [{"type": "text", "text": "no"}], "structuredContent": {"code": 7}},
             '{"code":7}\nno',
         ),
-        ({"isError": True}, "the tool failed and gave no reason"),
         ({"error": {"code": -32000, "message": "busy", "data": {"retry": 5}}}, 'refused: busy ({"retry":5})'),
-        ({"error": {"code": -32602, "message": "bad", "data": "field a"}}, "refused: bad (field a)"),
         ({"error": "boom"}, "refused: boom"),
         ({"error": {"code": "E_BUSY", "message": "busy", "data": {"retry": 5}}}, 'refused: busy ({"retry":5})'),
-        ({"error": {"message": "busy"}}, "refused: busy"),
-        ({"error": {"code": 1, "message": ""}}, "refused: it gave no reason"),
         ({"error": {"code": -32000}}, 'refused: {"code": -32000}'),
     ],
 )

@@ -2,13 +2,12 @@
 
 import json
 import sys
-import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import ModuleType
 from typing import Any, cast
 from urllib.parse import parse_qs
@@ -26,6 +25,7 @@ from roboco.redis.mcp_tokens import RedisTokenStore
 from roboco.tools.mcp.servers import McpServers
 from tests.support import tenant_credentials
 from tests.support.mcp_servers import never
+from tests.support.servers.web import INITIALIZED, respond, send_json, serving
 
 pytestmark = pytest.mark.slow
 
@@ -47,84 +47,51 @@ class Provider:
         """Answer a request."""
         self.requests[handler.path] += 1
         if handler.path.startswith("/.well-known/oauth-protected-resource"):
-            send(handler, 200, {"resource": f"{self.url}/mcp", "authorization_servers": [self.url]})
+            send_json(handler, {"resource": f"{self.url}/mcp", "authorization_servers": [self.url]}, 200)
         elif handler.path.startswith("/.well-known/oauth-authorization-server"):
             found = {"issuer": self.url, "token_endpoint": f"{self.url}/token", "response_types_supported": ["code"]}
-            send(handler, 200, found | {"authorization_endpoint": f"{self.url}/authorize"})
+            send_json(handler, found | {"authorization_endpoint": f"{self.url}/authorize"}, 200)
         elif handler.path == "/token":
             self.forms.append(parse_qs(body.decode()))
             if self.refuses_clients:
-                send(handler, 401, {"error": "invalid_client"})
+                send_json(handler, {"error": "invalid_client"}, 401)
                 return
             self.issued += 1
             self.valid = {f"client-token-{self.issued}": "client"}
             token = {"access_token": f"client-token-{self.issued}", "token_type": "Bearer", "expires_in": 3600}
-            send(handler, 200, token)
+            send_json(handler, token, 200)
         elif handler.path == "/mcp":
             self._serve(handler, json.loads(body or b"{}"))
         else:
-            send(handler, 404, {})
+            send_json(handler, {}, 404)
 
     def _serve(self, handler: BaseHTTPRequestHandler, request: Any) -> None:
         whose = self.valid.get((handler.headers["Authorization"] or "").removeprefix("Bearer "))
         if whose is None:
             metadata = f"{self.url}/.well-known/oauth-protected-resource/mcp"
-            send(handler, 401, {}, {"WWW-Authenticate": f'Bearer resource_metadata="{metadata}"'})
+            send_json(handler, {}, 401, {"WWW-Authenticate": f'Bearer resource_metadata="{metadata}"'})
         elif "id" not in request:
-            send(handler, 202, {})
+            send_json(handler, {}, 202)
         else:
             result: dict[str, Any] = {}
             match request["method"]:
                 case "initialize":
-                    info = {"name": "x", "version": "1"}
-                    result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
+                    result = INITIALIZED
                 case "tools/list":
                     result = {"tools": [{"name": "who"}]}
                 case "tools/call":
                     result = {"content": [{"type": "text", "text": whose}]}
                 case _:
                     pass
-            send(handler, 200, {"jsonrpc": "2.0", "id": request["id"], "result": result})
-
-
-def send(handler: BaseHTTPRequestHandler, status: int, data: Any, headers: dict[str, str] | None = None) -> None:
-    """Send JSON."""
-    body = json.dumps(data).encode()
-    handler.send_response(status)
-    for name, value in (
-        {"Content-Type": "application/json", "Content-Length": str(len(body))} | (headers or {})
-    ).items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    handler.wfile.write(body)
+            respond(handler, request, result)
 
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
     """Yield a provider that serves."""
     found = Provider()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            found.answer(self, self.rfile.read(int(self.headers["Content-Length"] or 0)))
-
-        do_GET = do_DELETE = do_POST  # noqa: N815
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=http.serve_forever)
-    thread.start()
-    found.url = f"http://127.0.0.1:{http.server_address[1]}"
-    try:
+    with serving(found.answer) as found.url:
         yield found
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()
 
 
 @pytest.fixture

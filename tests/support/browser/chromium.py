@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, Literal
 
 import pytest
@@ -32,8 +31,6 @@ FLAGS: Final = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )
 """Flags of Chromium. With the last one it finds no host, not even for its own updates."""
-PICTURES_VARIABLE: Final = "BROWSER_PICTURES"
-"""The variable of the folder in which tests put screenshots. Without it, they make none."""
 
 
 def find_chromium() -> str:
@@ -97,11 +94,3 @@ def open_context(
             watch.check()
         finally:
             context.close()
-
-
-def save_picture(page: Page, name: str) -> None:
-    """Save a screenshot of the window in the folder of the environment, if it names one."""
-    if folder := os.environ.get(PICTURES_VARIABLE):
-        path = Path(folder) / f"{name}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=path, animations="disabled", caret="hide")

@@ -63,7 +63,7 @@ class WebStack:
 
 @contextmanager
 def web_stack(
-    folder: Path, *, s3: S3Server | None = None, gateway: Mapping[str, object] | None = None, **changes: Any
+    folder: Path, *, s3: S3Server | None = None, gateway: Mapping[str, Any] | None = None, **changes: Any
 ) -> Iterator[WebStack]:
     """Yield a deployment. `gateway` are settings of the gateway, and `changes` those of the workers."""
     settings: dict[str, Any] = {"lease_seconds": LEASE_SECONDS, "teams_dir": write_teams(folder / "teams")} | changes

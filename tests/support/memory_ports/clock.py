@@ -10,7 +10,6 @@ class ManualClock(Clock):
         self._ms = round(start * 1000)
 
     def now(self) -> float:
-        """Return Unix seconds, UTC."""
         self._ms += 1
         return self._ms / 1000
 
@@ -19,7 +18,6 @@ class ManualClock(Clock):
         self._ms += round(max(0.0, seconds) * 1000)
 
     def sleep(self, seconds: float) -> None:
-        """Advance the clock by these seconds."""
         self.move(seconds)
 
 
@@ -31,9 +29,7 @@ class SkewedClock(Clock):
         self._skew = skew
 
     def now(self) -> float:
-        """Return Unix seconds as the machine with this clock reads them."""
         return self._clock.now() + self._skew
 
     def sleep(self, seconds: float) -> None:
-        """Advance the clock by these seconds."""
         self._clock.sleep(seconds)

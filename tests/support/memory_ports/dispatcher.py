@@ -3,10 +3,10 @@
 from collections import deque
 from dataclasses import dataclass
 
-from roboco.domain.history.step import Priority
+from roboco.domain.status import Priority
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock
-from roboco.ports.dispatcher import AttemptStatus
+from roboco.ports.dispatcher import AttemptStatus, Dispatcher
 from roboco.ports.snapshot import Phase
 
 
@@ -51,7 +51,7 @@ class ListToolsMessage:
 Message = AdvanceMessage | TurnMessage | ToolMessage | NotifyMessage | ListToolsMessage
 
 
-class QueueDispatcher:
+class QueueDispatcher(Dispatcher):
     """Messages in order: `queue` holds those to deliver, `sent` all that were ever sent.
 
     `ends` holds the reported status of attempts by position, agent or tool, and attempt.
@@ -65,35 +65,27 @@ class QueueDispatcher:
         self._sent_at: dict[int, float] = {}
 
     def advance(self, task_id: str) -> None:
-        """Send the coordinator a message to advance the task."""
         self._send(AdvanceMessage(task_id))
 
     def turn(self, assignment: TurnAssignment, agent: str) -> None:
-        """Send an agents worker a message to run the turn."""
         self._send(TurnMessage(assignment, agent))
 
     def tool(self, assignment: ToolAssignment, name: str, timeout: float) -> None:
-        """Send a tools worker a message to run the call."""
         self._send(ToolMessage(assignment, name, timeout))
 
     def describe_queue(self, pool: str) -> str:
-        """Return "": a test has no queues."""
         return ""
 
     def fault(self) -> str:
-        """Return "": it has none."""
         return ""
 
     def list_tools(self, request: ListingRequest) -> None:
-        """Send a tools worker a message to list the tools of an MCP server."""
         self._send(ListToolsMessage(request))
 
     def report_attempt_end(self, assignment: TurnAssignment | ToolAssignment, name: str, status: AttemptStatus) -> None:
-        """Record the status of an attempt that has ended. `name` is its agent or tool."""
         self.ends[(assignment.seq, name, assignment.attempt)] = status
 
     def notify(self, task_id: str) -> None:
-        """Send the coordinator a message to deliver the task's notifications."""
         self._send(NotifyMessage(task_id))
 
     def _send(self, message: Message) -> None:
@@ -102,10 +94,8 @@ class QueueDispatcher:
         self._sent_at[id(message)] = self._clock.now()
 
     def backlog(self, task_id: str) -> int:
-        """Return the number of queued messages."""
         return len(self.queue)
 
     def oldest_waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
-        """Return when the oldest queued message for this phase was sent, or None if there is none."""
         kind = {Phase.TURN: TurnMessage, Phase.TOOLS: ToolMessage}.get(phase, AdvanceMessage)
         return next((self._sent_at[id(message)] for message in self.queue if isinstance(message, kind)), None)

@@ -14,15 +14,12 @@ class MemoryHost(Host):
         self.kills = 0
 
     def is_shutdown_due(self) -> bool:
-        """Return True once the test has set `shutdown_due`."""
         return self.shutdown_due
 
     def interrupt_call(self) -> None:
-        """Count the interruption."""
         self.interrupts += 1
 
     def kill(self) -> None:
-        """Count the kill."""
         self.kills += 1
 
 

@@ -9,13 +9,13 @@ from roboco.domain.stream.event import AnyEvent, StatusChanged
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock
 from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
-from roboco.ports.leases import NO_TOKENS, CancelRequest, Chunk, EmitCallback, TurnClaim
+from roboco.ports.leases import NO_TOKENS, CancelRequest, Chunk, EmitCallback, Leases, TurnClaim
 from roboco.ports.snapshot import Phase, TokenUsage
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 from tests.support.memory_ports.task_store import snapshot
 
 
-class MemoryLeases:
+class MemoryLeases(Leases):
     """Leases of `lease` seconds on turns, tool calls and other attempts at work."""
 
     def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
@@ -24,7 +24,6 @@ class MemoryLeases:
         self._lease = lease
 
     def claim_turn(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
-        """Return the claim, or None if the fence moved, the position is taken, or this attempt was claimed before."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(assignment.task_id)
@@ -43,7 +42,6 @@ class MemoryLeases:
             return TurnClaim(assignment, token, replace(shown, attempt=attempt, calls={}))
 
     def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
-        """If the claim holds, renew the lease, and number, log and publish the chunk once."""
         with self._server:
             task = _renewed_turn(self._server, claim.lease, self._clock.now() + self._lease)
             if task is not None and chunk.number > task.emitted:
@@ -52,13 +50,11 @@ class MemoryLeases:
             lease_status = LeaseStatus.LOST if task is None else _lease_status(task)
         on_ack(lease_status)
 
-    def renew_turn(self, claim: TurnClaim) -> LeaseStatus:
-        """Renew the lease if the claim still holds. Return its status."""
-        [status] = MemoryLeaseRenewals(self._server, self._clock, self._lease).renew([claim.lease])
+    def renew(self, lease: Lease) -> LeaseStatus:
+        [status] = MemoryLeaseRenewals(self._server, self._clock, self._lease).renew([lease])
         return status
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
-        """Return the request to cancel the turn, or None."""
         with self._server as held:
             task = held.tasks.get(claim.assignment.task_id)
             if task is None or task.cancellation[0] != claim.assignment.epoch:
@@ -73,7 +69,6 @@ class MemoryLeases:
         refused: bool,
         used: TokenUsage = NO_TOKENS,
     ) -> bool:
-        """Release the turn, to be claimed again after these seconds. Return False if the claim is lost."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(claim.assignment.task_id)
@@ -94,7 +89,6 @@ class MemoryLeases:
             return True
 
     def release_turn(self, claim: TurnClaim) -> bool:
-        """Release the turn. Return False if the claim is lost, or if the attempt has emitted text."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(claim.assignment.task_id)
@@ -111,7 +105,6 @@ class MemoryLeases:
     def restart_turn(
         self, task_id: str, epoch: int, event: AnyEvent, token: str = "", handed_over: bool = False
     ) -> int | None:
-        """Void the attempt. Return the new epoch, or None if the fence moved or another worker has a live lease."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -129,7 +122,6 @@ class MemoryLeases:
             return task.epoch
 
     def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
-        """Count a redelivery of unclaimed work, and note the dispatch. Return the count, or 0 if the fence moved."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -141,7 +133,6 @@ class MemoryLeases:
             return task.redeliveries
 
     def claim_call(self, assignment: ToolAssignment, token: str) -> bool:
-        """Return True if the caller now holds the call."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(assignment.task_id)
@@ -158,16 +149,9 @@ class MemoryLeases:
             _end_wait(task, call)
             return True
 
-    def renew_call(self, assignment: ToolAssignment, token: str) -> bool:
-        """Renew the lease. Return False if the caller no longer holds the call."""
-        lease = CallLease(assignment.task_id, assignment.epoch, assignment.call_id, token)
-        [status] = MemoryLeaseRenewals(self._server, self._clock, self._lease).renew([lease])
-        return bool(status)
-
     def record_outcome(
         self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent
     ) -> int | None:
-        """Store the outcome once. Return the step's number of outcomes, or None if the caller lacks the call."""
         with self._server as held:
             call = self._call(assignment)
             if call is None or call.attempt != assignment.attempt or token not in (None, call.owner):
@@ -181,7 +165,6 @@ class MemoryLeases:
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
     def release_call(self, assignment: ToolAssignment, token: str, event: StatusChanged | None = None) -> bool:
-        """Release the call, whose attempt may then be claimed again. Return False if the caller does not hold it."""
         with self._server as held:
             call = self._call(assignment)
             if call is None or call.outcome is not None:
@@ -201,7 +184,6 @@ class MemoryLeases:
             return True
 
     def end_wait(self, assignment: ToolAssignment, others: str) -> bool:
-        """End the wait of a released call. Return False if it does not wait."""
         now = self._clock.now()
         with self._server as held:
             call = self._call(assignment)
@@ -214,7 +196,6 @@ class MemoryLeases:
             return True
 
     def restart_call(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
-        """Void an attempt whose lease has expired or whose worker is lost. Return the next attempt, or None."""
         now = self._clock.now()
         with self._server as held:
             call = self._call(assignment)
@@ -232,7 +213,6 @@ class MemoryLeases:
         return _find_call(self._server, order.task_id, order.epoch, order.call_id)
 
     def start_attempt(self, key: str) -> int | None:
-        """Count a start. Return the number of earlier unfinished starts, or None while another worker has the lease."""
         now = self._clock.now()
         with self._server as held:
             if held.attempt_leases.get(key, 0.0) > now:
@@ -241,13 +221,11 @@ class MemoryLeases:
         return self.count_attempt(key)
 
     def count_attempt(self, key: str) -> int:
-        """Count a start, also beside another worker. Return the number of earlier unfinished starts."""
         with self._server as held:
             held.attempts[key] = held.attempts.get(key, 0) + 1
             return held.attempts[key] - 1
 
     def finish_attempts(self, *keys: str) -> None:
-        """Remove the counts of work that has ended, with or without an error."""
         with self._server as held:
             for key in keys:
                 held.attempts.pop(key, None)

@@ -72,7 +72,6 @@ class ScriptedStream:
         return self._closed.is_set()
 
     def __iter__(self) -> Iterator[str | Reply]:
-        """Yield the texts, then the Reply. Raise the script's ModelError. Stop once the connection is closed."""
         for thought in self._said.reasoning:
             if self._listener is not None and self._listener.on_reasoning is not None:
                 self._listener.on_reasoning(thought)
@@ -90,11 +89,9 @@ class ScriptedStream:
             yield self._reply()
 
     def close(self) -> None:
-        """Close the connection to the model. Idempotent."""
         self._closed.set()
 
     def wait_closed(self, seconds: float) -> bool:
-        """Return True if the connection was closed."""
         return self.closed
 
     def _reply(self) -> Reply:

@@ -25,7 +25,6 @@ class MemoryObjects(S3Objects):
         self._lock = threading.Lock()
 
     def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
-        """Store the object. Return False if the condition does not hold."""
         self.requests.append(("PUT", path))
         with self._lock:
             there = self.held.get(path)
@@ -37,68 +36,56 @@ class MemoryObjects(S3Objects):
             return True
 
     def get(self, path: str) -> StoredObject | None:
-        """Return the object, or None if there is none."""
         self.requests.append(("GET", path))
         data = self.held.get(path)
         return None if data is None else StoredObject(data, _etag(data), self._metadata.get(path, {}))
 
     def put_from(self, path: str, source: BinaryIO, **extra: Any) -> None:
-        """Store the remaining bytes of the source."""
         self.put(path, source.read(), **extra)
 
     def copy(self, source: str, path: str) -> None:
-        """Store the bytes of another object. Do nothing if there is no source."""
         if (data := self.held.get(source)) is not None:
             self.put(path, data)
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
-        """Return at most `length` bytes of the object from `start` on, or None if there is no object."""
         self.requests.append(("GET", path))
         data = self.held.get(path)
         return None if data is None else data[start : start + length]
 
     def read_last(self, path: str, length: int) -> bytes | None:
-        """Return at most `length` of the object's last bytes, or None if there is no object."""
         self.requests.append(("GET", path))
         data = self.held.get(path)
         return None if data is None else data[-length:]
 
     def size(self, path: str) -> int | None:
-        """Return the object's size in bytes, or None if there is no object."""
         self.requests.append(("HEAD", path))
         data = self.held.get(path)
         return None if data is None else len(data)
 
     def metadata(self, path: str) -> dict[str, str] | None:
-        """Return the metadata that the object was stored with, or None if there is no object."""
         self.requests.append(("HEAD", path))
         return self._metadata.get(path)
 
     def delete(self, path: str) -> None:
-        """Remove the object, if it is there."""
         self.requests.append(("DELETE", path))
         self.held.pop(path, None)
         self._metadata.pop(path, None)
 
     def names(self, folder: str) -> list[str]:
-        """Return the names directly below a folder, sorted."""
         self.requests.append(("LIST", folder))
         below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
         return sorted({path.partition("/")[0] for path in below})
 
     def names_after(self, folder: str, after: str, limit: int) -> list[str]:
-        """Return the first names of objects directly below a folder that follow `after`."""
         self.requests.append(("LIST", folder))
         below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
         return sorted(name for name in below if "/" not in name and name > after)[:limit]
 
     def tree(self, folder: str) -> Iterator[StoredFile]:
-        """Return the objects below a folder."""
         self.requests.append(("LIST", folder))
         return iter([StoredFile(path, len(data)) for path, data in list(self.held.items()) if path.startswith(folder)])
 
     def folders(self, cursor: str, limit: int) -> FolderPage:
-        """Return a page of the folders, in the order of their names."""
         self.requests.append(("LIST", ""))
         found = {path.partition("/")[0] for path in list(self.held) if "/" in path}
         names = tuple(sorted(name for name in found if name > cursor)[:limit])

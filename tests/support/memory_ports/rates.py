@@ -1,14 +1,26 @@
-"""Rate limits in memory: for each limit, the requests of the last minute and the waiting tickets."""
+"""Rate limits in memory: for each limit, the requests of the last minute and the waiting tickets, first come first.
+
+Other than on Redis, tenants do not share the operator's limits fairly.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from roboco.domain.day_budget import DayBudget
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_profile import ModelLimit, ModelLimits, ModelProfile
 from roboco.domain.usage import DayUsage, billionths
 from roboco.ports.clock import Clock
-from roboco.ports.rate_limits import MAX_RESUMED_TASKS, RESERVATION_SECONDS, Admission, Admitted, Queued, Ticket
+from roboco.ports.rate_limits import (
+    MAX_RESUMED_TASKS,
+    RESERVATION_SECONDS,
+    Admission,
+    Admitted,
+    Queued,
+    RateLimiter,
+    Ticket,
+)
 from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0
@@ -27,43 +39,17 @@ class Bucket:
         """Return the tokens that a request counts for."""
         return tokens if self.limit.tokens is None else min(tokens, self.limit.tokens)
 
-    def join(self, ticket: Ticket, tokens: int) -> None:
-        """Add the ticket to the waiting ones, behind those of its tenant."""
-        if ticket.name in self.held.waits:
-            return
-        start = max(self.held.time, self.held.finish.get(ticket.tenant, 0.0))
-        share = [1 / self.limit.requests if self.limit.requests else 0]
-        share += [self.size(tokens) / self.limit.tokens if self.limit.tokens else 0]
-        finish = start + max(share)
-        self.held.waits[ticket.name] = StoredWait(start, finish, self.size(tokens), ticket.tenant)
-        self.held.finish[ticket.tenant] = finish
-
-    def leave(self, name: str, admitted: bool = False) -> None:
-        """Remove the ticket from the waiting ones."""
-        wait = self.held.waits.pop(name, None)
-        if wait is None:
-            return
-        if admitted:
-            self.held.admitted[wait.tenant] = wait.finish
-            self.held.time = max(self.held.time, wait.start)
-        if all(one.tenant != wait.tenant for one in self.held.waits.values()):
-            self.held.finish[wait.tenant] = self.held.admitted.get(wait.tenant, 0.0)
-        if not self.held.waits:
-            self.held.time, self.held.finish, self.held.admitted = 0.0, {}, {}
-
     def wait(self, ticket: Ticket, tokens: int, now: float, window: float) -> float:
-        """Return the seconds until the ticket is admitted."""
-        if self.held.waits:
-            self.join(ticket, tokens)
-        mine = self.held.waits.get(ticket.name)
-        ahead = [] if mine is None else [one for one in self.held.waits.values() if one.start < mine.start]
+        """Return the seconds until the ticket is admitted, behind those that wait longer."""
+        ahead = list(takewhile(lambda name: name != ticket.name, self.held.waits))
+        used = [self.held.waits[name].tokens for name in ahead]
         self.held.made = {name: one for name, one in self.held.made.items() if one.at > now - window}
         made = sorted((one.at, one.tokens) for one in self.held.made.values())
         waits = [0.0]
         if (most := self.limit.requests) is not None:
             waits.append(_until_free([(at, 1) for at, _ in made], len(ahead) + 1 + len(made) - most, most, window, now))
         if (most := self.limit.tokens) is not None:
-            excess = sum(one.tokens for one in ahead) + self.size(tokens) + sum(used for _, used in made) - most
+            excess = sum(used) + self.size(tokens) + sum(count for _, count in made) - most
             waits.append(_until_free(made, excess, most, window, now))
         return max(waits)
 
@@ -78,7 +64,7 @@ def _until_free(made: list[tuple[float, int]], excess: int, most: int, window: f
     return window + excess / most * window
 
 
-class MemoryRates:
+class MemoryRates(RateLimiter):
     """A rate limiter over the requests of the last `window` seconds, which admits waiting tickets in order."""
 
     def __init__(
@@ -90,7 +76,6 @@ class MemoryRates:
         self._limits = limits or ModelLimits()
 
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
-        """Admit the request, or queue its ticket."""
         now = self._clock.now()
         with self._server as held:
             buckets = self._buckets(profile, ticket)
@@ -102,60 +87,49 @@ class MemoryRates:
             for bucket in buckets:
                 seen.append(bucket)
                 for name in [name for name, one in bucket.held.waits.items() if one.late < now and name != ticket.name]:
-                    bucket.leave(name)
+                    del bucket.held.waits[name]
                 if (wait := max(pause, bucket.wait(ticket, tokens, now, self._window))) > 0:
                     break
             if wait > MAX_RETRY_DELAY:
                 wait = max(MAX_RETRY_DELAY, wait / 4, pause)
             for bucket in seen:
                 if wait > 0:
-                    bucket.join(ticket, tokens)
-                    bucket.held.waits[ticket.name].late = now + wait + TICKET_GRACE
+                    waiting = bucket.held.waits.setdefault(ticket.name, StoredWait(bucket.size(tokens)))
+                    waiting.late = now + wait + TICKET_GRACE
                 else:
-                    bucket.leave(ticket.name, admitted=True)
+                    bucket.held.waits.pop(ticket.name, None)
                     bucket.held.made[ticket.name] = StoredRequest(now, bucket.size(tokens))
             return Queued(wait) if wait > 0 else at_once
 
     def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
-        """Note that the task is paused until this profile's model has answered a request."""
         with self._server as held:
             held.awaiting.setdefault(_key_of(profile, tenant_of(task_id)), {}).setdefault(task_id, self._clock.now())
 
     def waiting_tasks(self, profile: ModelProfile, tenant: str) -> list[str]:
-        """Return at most MAX_RESUMED_TASKS tasks that await an answer of this model, longest waiting first."""
         with self._server as held:
             return sorted(held.awaiting.get(_key_of(profile, tenant), {}))[:MAX_RESUMED_TASKS]
 
     def remove_waiting_tasks(self, profile: ModelProfile, tenant: str, task_ids: Sequence[str]) -> None:
-        """Forget that these tasks await an answer."""
         with self._server as held:
             for task_id in task_ids:
                 held.awaiting.get(_key_of(profile, tenant), {}).pop(task_id, None)
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
-        """Record the tokens that the ticket's request has used, and how many seconds ago it was made."""
         with self._server:
             for bucket in self._buckets(profile, ticket):
                 if (request := bucket.held.made.get(ticket.name)) is not None:
                     request.tokens, request.at = tokens, max(request.at, self._clock.now() - seconds_ago)
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
-        """Remove a ticket whose request will not be made."""
         with self._server:
             for bucket in self._buckets(profile, ticket):
-                bucket.leave(ticket.name)
+                bucket.held.waits.pop(ticket.name, None)
 
     def pause(self, profile: ModelProfile, tenant: str, seconds: float) -> None:
-        """Admit no request to this profile's server for these seconds."""
         with self._server as held:
             until = self._clock.now() + seconds
             name = _key_of(profile, tenant)
             held.paused_until[name] = max(until, held.paused_until.get(name, 0.0))
-
-    def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
-        """Return the tickets that the limits of this ticket hold."""
-        buckets = self._buckets(profile, ticket)
-        return {name for bucket in buckets for name in (*bucket.held.made, *bucket.held.waits)}
 
     def _buckets(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
         operators = self._limits.for_profile(profile)
@@ -173,7 +147,6 @@ class MemoryRates:
         ]
 
     def count_day(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
-        """Replace the usage of the task, unless a newer one is stored."""
         with self._server as held:
             stored = held.day_usages.get((task_id, used.day))
             if stored is None or stored[1] < steps:
@@ -183,12 +156,10 @@ class MemoryRates:
                     del held.caller_reservations[task_id, used.day]
 
     def note_limits(self, tenant: str, by: str, limits: DayBudget) -> None:
-        """Keep the limits of the caller."""
         with self._server as held:
             held.caller_limits[tenant, by] = limits
 
     def reserve_for_caller(self, task_id: str, by: str, steps: int, wanted: DayUsage) -> DayUsage | None:
-        """Reserve the usage of the task's next reply, or end its reservation."""
         tenant = tenant_of(task_id)
         used, now = self.spent(tenant, wanted.day, by), self._clock.now()
         with self._server as held:
@@ -210,7 +181,6 @@ class MemoryRates:
             return None
 
     def reserve_day(self, task_id: str, wanted: DayUsage, budget: DayBudget | None) -> DayUsage | None:
-        """Reserve the usage of the task's next reply, or end its reservation."""
         used, now = self.spent(tenant_of(task_id), wanted.day), self._clock.now()
         with self._server as held:
             known, own = held.day_reservations, (task_id, wanted.day)
@@ -229,7 +199,6 @@ class MemoryRates:
             return None
 
     def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
-        """Return the usage of the day."""
         with self._server as held:
             known = [(tenant_of(task_id), one) for (task_id, at), one in held.day_usages.items() if at == day]
         used = [used for of, (creator, _, used) in known if of == tenant and by in (None, creator)]

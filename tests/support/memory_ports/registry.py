@@ -12,6 +12,7 @@ from roboco.ports.registry import (
     PoolStatus,
     RegisteredWorker,
     Registration,
+    WorkerRegistry,
     WorkspaceIdentity,
 )
 from tests.support.memory_ports.server import MemoryServer
@@ -19,8 +20,11 @@ from tests.support.memory_ports.server import MemoryServer
 MAX_AGE = 86_400.0
 
 
-class MemoryWorkerRegistry:
+class MemoryWorkerRegistry(WorkerRegistry):
     """The registry as used by the worker with the node name `own`."""
+
+    node_name = ""
+    workspace_key = "workspace"
 
     def __init__(
         self, server: MemoryServer, clock: Clock, own: str = "", live: float = registry.LIVENESS_TIMEOUT
@@ -28,22 +32,18 @@ class MemoryWorkerRegistry:
         self._server = server
         self._clock = clock
         self.node_name = own
-        self.workspace_key = "workspace"
         self._live = live
 
     def switches(self) -> str | None:
-        """Return the switches, or None if the server was emptied."""
         with self._server as held:
             return None if held.switches is None else held.switches[1]
 
     def put_switches(self, text: str, revision: int) -> None:
-        """Store the switches, unless newer ones are stored."""
         with self._server as held:
             if held.switches is None or held.switches[0] <= revision:
                 held.switches = (revision, text)
 
     def register(self, worker: Registration, foreign_tasks: bool) -> WorkspaceIdentity | None:
-        """Record that this worker lives. Return the coordinators' workspace, and record nothing, if it is another."""
         now = self._clock.now()
         with self._server as held:
             known = held.workspace
@@ -62,23 +62,19 @@ class MemoryWorkerRegistry:
         return None
 
     def unregister(self, pools: tuple[str, ...]) -> None:
-        """Remove this worker from these pools and from DRAINING."""
         with self._server as held:
             for pool in (*pools, DRAINING):
                 held.workers[pool].pop(self.node_name, None)
 
     def request_drain(self, name: str, timeout: float | None) -> None:
-        """Ask the worker to drain."""
         with self._server as held:
             held.drain_requests[name] = DrainRequest(timeout)
 
     def take_drain_request(self) -> DrainRequest | None:
-        """Return the request for this worker to drain, once, or None."""
         with self._server as held:
             return held.drain_requests.pop(self.node_name, None)
 
     def find(self, name: str) -> RegisteredWorker | None:
-        """Return the worker with this node name, or None."""
         now = self._clock.now()
         with self._server as held:
             known = [workers[name] for workers in held.workers.values() if name in workers]
@@ -88,14 +84,12 @@ class MemoryWorkerRegistry:
             return _registered(name, now - newest, held.registrations[name])
 
     def seconds_since_registration(self) -> Mapping[str, float | None]:
-        """Return for each pool the seconds since a worker of it registered."""
         now = self._clock.now()
         with self._server as held:
             last = {pool: max(held.workers[pool].values(), default=None) for pool in POOLS}
         return {pool: None if at is None or now - at > MAX_AGE else now - at for pool, at in last.items()}
 
     def pool_status(self, pool: str, limit: int) -> PoolStatus:
-        """Return the workers of the pool."""
         now = self._clock.now()
         with self._server as held:
             known = sorted(((now - at, name) for name, at in held.workers[pool].items() if now - at <= MAX_AGE))
@@ -103,7 +97,6 @@ class MemoryWorkerRegistry:
         return PoolStatus(sum(silent_for <= self._live for silent_for, _ in known), len(known), workers)
 
     def workspace(self) -> WorkspaceIdentity | None:
-        """Return the workspace of the coordinators; None if none has registered."""
         with self._server as held:
             return held.workspace
 

@@ -9,9 +9,9 @@ from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
 from roboco.domain.stream.event import AnyEvent
 from roboco.errors import UsageError
 from roboco.ports.clock import Clock
-from roboco.ports.dead_letters import DeadLetterPage
-from roboco.ports.logs import LogTrim
-from roboco.ports.schedule import ClaimedEntry, FillClaim, FillPosition, ScheduledPage
+from roboco.ports.dead_letters import DeadLetterPage, DeadLetters
+from roboco.ports.logs import EventLogs, LogTrim
+from roboco.ports.schedule import ClaimedEntry, FillClaim, FillPosition, Schedule, ScheduledPage
 from tests.support.memory_ports.server import MemoryServer, StoredFill
 
 SCAN_SIZE = 500
@@ -22,7 +22,7 @@ MAX_LETTERS = 1000
 """Maximal number of dead letters that are kept."""
 
 
-class MemorySchedule:
+class MemorySchedule(Schedule):
     """The schedule of the sweeper's passes over tasks."""
 
     def __init__(self, server: MemoryServer, clock: Clock) -> None:
@@ -30,26 +30,22 @@ class MemorySchedule:
         self._clock = clock
 
     def set(self, task_id: str, delay: float = 0.0) -> None:
-        """Make the task due after the delay."""
         at = self._clock.now() + delay
         with self._server as held:
             held.schedule[task_id] = at
 
     def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
-        """Make the task due after the delay, unless it is due earlier."""
         at = self._clock.now() + delay
         with self._server as held:
             held.schedule[task_id] = min(at, held.schedule.get(task_id, at))
 
     def enter(self, names: Sequence[str], delay: float = 0.0, replace: bool = True) -> frozenset[int]:
-        """Set the times of the entries. Every shard answers."""
         at = self._clock.now() + delay
         with self._server as held:
             held.schedule.update({name: at for name in names if replace or name not in held.schedule})
         return frozenset()
 
     def claim(self, shard: int, limit: int, seconds: float) -> list[ClaimedEntry]:
-        """Claim at most `limit` due entries of the shard, earliest first."""
         now = self._clock.now()
         with self._server as held:
             due = sorted((at, "/" in name, name) for name, at in held.schedule.items() if at <= now)
@@ -63,63 +59,51 @@ class MemorySchedule:
             return held.schedule.get(task_id)
 
     def count(self) -> int:
-        """Return the number of tasks that have a time."""
         with self._server as held:
             return sum(1 for name in held.schedule if "/" not in name)
 
     def remove(self, task_id: str, at: float | None = None) -> None:
-        """Remove the task from the schedule. With `at`, only if it is due then."""
         with self._server as held:
             if at in (None, held.schedule.get(task_id)):
                 held.schedule.pop(task_id, None)
 
     def time(self) -> float:
-        """Return the server's time in Unix seconds."""
         return self._clock.now()
 
     def task_ids(self) -> Iterator[str]:
-        """Return every task that has a time, in any order."""
         with self._server as held:
             return iter([name for name in held.schedule if "/" not in name])
 
     def scan(self, shard: int, cursor: int = 0) -> ScheduledPage:
-        """Return a page of the tasks of the shard. The cursor is a position among the sorted names."""
         names = sorted(name for name in self.task_ids() if shard_of(name) == shard)
         end = cursor + SCAN_SIZE
         return ScheduledPage(tuple(names[cursor:end]), end if end < len(names) else 0)
 
     def is_intact(self) -> bool:
-        """Return True if the server has lost nothing since the last `mark_filled`."""
         with self._server as held:
             return held.filled_instance == self._server.instance and not held.mark
 
     def recovered_instance(self, task_id: str) -> str | None:
-        """Return the name of this run if the server is intact and the sweeper has nothing to recover of the task."""
         with self._server as held:
             waits = {f"{RESTART_PREFIX}{task_id}", f"{ENTER_PREFIX}{task_id}"} & held.schedule.keys()
             return self.instance_id() if self.is_intact() and not waits else None
 
     def was_restarted(self) -> bool:
-        """Return True if the server was restored to an earlier state since the last `mark_filled`; not if emptied."""
         with self._server as held:
             return held.filled_instance not in (0, self._server.instance)
 
     def recently_filled(self) -> bool:
-        """Return True if the last `mark_filled` was less than its `seconds` ago."""
         now = self._clock.now()
         with self._server as held:
             return held.fresh_until > now
 
     def instance_id(self) -> str:
-        """Return the name of this run of the server."""
         return str(self._server.instance)
 
     def is_instance(self, instance_id: str) -> bool:
-        """Return True if the server still runs under this name."""
         return instance_id == self.instance_id()
 
     def mark_filling(self) -> str:
-        """Mark that the schedule is about to be filled, and return the mark."""
         with self._server as held:
             if self.is_intact():
                 return self.instance_id()
@@ -128,7 +112,6 @@ class MemorySchedule:
             return held.mark
 
     def mark_filled(self, seconds: float, mark: str | None = None) -> None:
-        """Record that the schedule holds every open task, which counts as fresh for these seconds."""
         now = self._clock.now()
         with self._server as held:
             if mark is not None and mark not in (held.mark, "" if held.mark else str(held.filled_instance)):
@@ -138,7 +121,6 @@ class MemorySchedule:
             held.fresh_until = now + seconds
 
     def claim_fill(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
-        """Claim the next page."""
         now = self._clock.now()
         with self._server as held:
             if held.fill is None or held.fill.mark != mark or held.fill.claimed_at + RECORD_TTL <= now:
@@ -149,7 +131,6 @@ class MemorySchedule:
             return FillClaim(held.fill.position, granted)
 
     def advance_fill(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:
-        """Store the next position, if the token has the claim."""
         now = self._clock.now()
         with self._server as held:
             fill = held.fill
@@ -159,20 +140,18 @@ class MemorySchedule:
             return True
 
     def finish_fill(self, token: str) -> None:
-        """Remove the record, if the token has the claim."""
         with self._server as held:
             if held.fill is not None and held.fill.token == token:
                 held.fill = None
 
 
-class MemoryDeadLetters:
+class MemoryDeadLetters(DeadLetters):
     """Dead letters by id, as JSON."""
 
     def __init__(self, server: MemoryServer) -> None:
         self._server = server
 
     def add(self, letter: DeadLetter) -> None:
-        """Store the letter, in place of one with the same id. Drop the oldest beyond MAX_LETTERS."""
         with self._server as held:
             held.letters[letter.letter_id] = letter.model_dump_json()
             held.stored_letters += 1
@@ -181,17 +160,14 @@ class MemoryDeadLetters:
                 del held.letters[letter_id]
 
     def get(self, letter_id: str) -> DeadLetter | None:
-        """Return the letter of this id, or None if there is none."""
         return next((letter for letter in self.entries() if letter.letter_id == letter_id), None)
 
     def entries(self) -> list[DeadLetter]:
-        """Return all letters, oldest first."""
         with self._server as held:
             found = [DeadLetter.model_validate_json(letter) for letter in held.letters.values()]
         return sorted(found, key=lambda letter: letter.time)
 
     def page(self, limit: int, cursor: str = "") -> DeadLetterPage:
-        """Return at most `limit` letters, newest first, after the one that the cursor numbers."""
         if cursor and not cursor.isdecimal():
             raise UsageError(f"cursor {cursor!r} is none of a page of dead letters: leave it out")
         with self._server as held:
@@ -202,12 +178,10 @@ class MemoryDeadLetters:
         return DeadLetterPage(found, "" if last is None else str(last))
 
     def count(self) -> int:
-        """Return the number of letters."""
         with self._server as held:
             return len(held.letters)
 
     def remove(self, letter_id: str) -> None:
-        """Remove the letter, if it exists."""
         with self._server as held:
             held.letter_numbers.pop(letter_id, None)
             held.letters.pop(letter_id, None)
@@ -217,26 +191,23 @@ def _after(number: int, first: int, messages: list[str]) -> list[bytes]:
     return [message.encode() for message in messages[max(0, number + 1 - first) :]]
 
 
-class MemoryLogs:
+class MemoryLogs(EventLogs):
     """The logs of both channels."""
 
     def __init__(self, server: MemoryServer) -> None:
         self._server = server
 
     def events(self, task_id: str, after: int) -> Iterator[bytes]:
-        """Return the messages of the execution channel after this number, oldest first."""
         with self._server as held:
             task = held.tasks.get(task_id)
             return iter(_after(after, task.first_event, task.events) if task else [])
 
     def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
-        """Return the messages of the content channel after this number, oldest first."""
         with self._server as held:
             task = held.tasks.get(task_id)
             return iter(_after(after, task.first_chunk, task.chunks) if task else [])
 
     def trim(self, task_id: str, trim: LogTrim) -> bool:
-        """Remove archived events, and old chunks. Return False if another call has trimmed the logs since."""
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or task.generation != trim.generation:
@@ -254,6 +225,5 @@ class MemoryLogs:
             return True
 
     def publish_unlogged(self, task_id: str, event: AnyEvent) -> None:
-        """Publish an event of an unknown task, without a log."""
         with self._server:
             self._server.published.append((task_id, canonical_json(event.model_dump(mode="json"))))

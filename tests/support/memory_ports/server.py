@@ -40,24 +40,18 @@ class StoredRequest:
 
 @dataclass
 class StoredWait:
-    """A waiting ticket with its virtual start and finish. It is dropped if it does not ask again before `late`."""
+    """A waiting ticket. It is dropped if it does not ask again before `late`."""
 
-    start: float
-    finish: float
     tokens: int
-    tenant: str
     late: float = 0.0
 
 
 @dataclass
 class StoredBucket:
-    """A limit's requests and waiting tickets. `time` is virtual, as are `finish` and `admitted` by tenant."""
+    """A limit's requests and waiting tickets."""
 
     made: dict[str, StoredRequest] = field(default_factory=dict)
     waits: dict[str, StoredWait] = field(default_factory=dict)
-    finish: dict[str, float] = field(default_factory=dict)
-    admitted: dict[str, float] = field(default_factory=dict)
-    time: float = 0.0
 
 
 @dataclass

@@ -3,10 +3,10 @@
 from roboco.domain.team.tool_spec import TaskTool
 from roboco.engine.coordinate.shop_task import TaskAnswer
 from roboco.errors import Forbidden, TransientError
-from roboco.ports.shop import ShopTask
+from roboco.ports.shop import Shop, ShopTask
 
 
-class MemoryShop:
+class MemoryShop(Shop):
     """The queue of a shop. `sent` holds all Celery tasks in order, `queue` those that no worker has taken.
 
     `refused` is why the operator allows no Celery task. While `is_away` the broker does not answer.
@@ -20,20 +20,17 @@ class MemoryShop:
         self.is_away = False
 
     def check(self, tool: TaskTool) -> None:
-        """Raise Forbidden or TransientError if no task may or can be sent."""
         if self.refused:
             raise Forbidden(self.refused)
         if self.is_away:
             raise TransientError("the shop's broker does not answer")
 
     def send(self, task: ShopTask) -> None:
-        """Queue the Celery task. A repetition by the network is no further sending."""
         if not any(one is task for one in self.sent):
             self.sent.append(task)
         self.queue.append(task)
 
     def revoke(self, message_id: str, terminate: bool) -> None:
-        """Discard the Celery task."""
         self.revoked.append((message_id, terminate))
         self.queue = [task for task in self.queue if task.message_id != message_id]
 

@@ -9,11 +9,11 @@ from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import UsageError
 from roboco.ports.clock import Clock
-from roboco.ports.task_index import Rebuild, S, TaskPage
+from roboco.ports.task_index import Rebuild, S, TaskIndex, TaskPage
 from tests.support.memory_ports.server import MemoryServer
 
 
-class MemoryTaskIndex:
+class MemoryTaskIndex(TaskIndex):
     """The entries of tasks by id. Times have milliseconds."""
 
     def __init__(self, server: MemoryServer, clock: Clock) -> None:
@@ -21,7 +21,6 @@ class MemoryTaskIndex:
         self._clock = clock
 
     def put(self, entries: Sequence[TaskEntry]) -> None:
-        """Store each entry, unless a newer one is stored."""
         with self._server as held:
             for entry in map(_in_milliseconds, entries):
                 before = held.entries.get(entry.task_id)
@@ -29,18 +28,15 @@ class MemoryTaskIndex:
                     held.entries[entry.task_id] = entry if before is None else _with_times_of(entry, before)
 
     def remove_open(self, task_id: str) -> None:
-        """Remove the entry of the task, unless the task has ended."""
         with self._server as held:
             if task_id in held.entries and not held.entries[task_id].status.ended:
                 del held.entries[task_id]
 
     def remove(self, task_id: str) -> None:
-        """Remove the entry of the task."""
         with self._server as held:
             held.entries.pop(task_id, None)
 
     def trim(self, before: datetime, max_ended: int, limit: int) -> int:
-        """Remove the oldest entries of ended tasks."""
         with self._server as held:
             ended = sorted((entry for entry in held.entries.values() if entry.status.ended), key=_key)
             excess = len(ended) - max_ended
@@ -51,23 +47,19 @@ class MemoryTaskIndex:
             return sum(entry.task_id not in held.entries for entry in found)
 
     def ended(self, task_ids: Sequence[str]) -> list[bool | None]:
-        """Return for each task whether it has ended, or None."""
         with self._server as held:
             found = [held.entries.get(task_id) for task_id in task_ids]
         return [None if entry is None else entry.status.ended for entry in found]
 
     def team(self, task_id: str) -> str | None:
-        """Return the name of the task's team, or None."""
         with self._server as held:
             return held.entries[task_id].team if task_id in held.entries else None
 
     def count_queued(self) -> int:
-        """Return the number of queued tasks."""
         with self._server as held:
             return sum(entry.status is TaskStatus.QUEUED for entry in held.entries.values())
 
     def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
-        """Return a page of the entries, the latest change first."""
         milliseconds, dash, task_id = cursor.partition("-")
         if cursor and not (dash and milliseconds.isdigit()):
             raise UsageError(f"cursor {cursor!r} is not one of a page of tasks")
@@ -85,7 +77,6 @@ class MemoryTaskIndex:
         return TaskPage(tuple(found[:limit]), after, rebuild is not None and rebuild.complete, read, trimmed)
 
     def lock_scan(self, kind: type[S], token: str, seconds: float) -> bool:
-        """Return True if this worker may continue for these seconds."""
         now = self._clock.now()
         with self._server as held:
             holder, until = held.scan_locks.get(kind, ("", 0.0))
@@ -94,12 +85,10 @@ class MemoryTaskIndex:
             return until <= now or holder == token
 
     def load_scan(self, kind: type[S]) -> S | None:
-        """Return the progress."""
         with self._server as held:
             return cast(S | None, held.scans.get(kind))
 
     def save_scan(self, before: S | None, after: S) -> bool:
-        """Replace the progress, if it is still `before`."""
         with self._server as held:
             if held.scans.get(type(after)) not in (before, after):
                 return False

@@ -23,7 +23,7 @@ from roboco.ports.snapshot import (
     TurnAttempt,
     TurnProgress,
 )
-from roboco.ports.task_store import Commit
+from roboco.ports.task_store import Commit, TaskStore
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 
 MAX_TAIL_STEPS = 64
@@ -32,7 +32,7 @@ MAX_TAIL_BYTES = 64 * 1024
 _read = lru_cache(maxsize=4096)(parse_step)
 
 
-class MemoryTaskStore:
+class MemoryTaskStore(TaskStore):
     """The task store of one client."""
 
     def __init__(self, server: MemoryServer, clock: Clock) -> None:
@@ -40,15 +40,12 @@ class MemoryTaskStore:
         self._clock = clock
 
     def fault(self, task_id: str) -> str:
-        """Return "": it has none."""
         return ""
 
     def eviction(self) -> str:
-        """Return "": nothing is evicted."""
         return ""
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
-        """Return the task with at most `tail` of its newest steps, or None if it is unknown."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -61,7 +58,6 @@ class MemoryTaskStore:
             return snapshot(task, tail, now, tuple(sorted(held.inboxes.get(task_id, ()))))
 
     def memory_share(self, task_id: str) -> float:
-        """Return 0: there is no limit."""
         return 0.0
 
     def create(
@@ -72,7 +68,6 @@ class MemoryTaskStore:
         events: Sequence[AnyEvent],
         above_epoch: int = 0,
     ) -> bool:
-        """Create an undecided task. Its epoch starts at the time in milliseconds, so that no epoch is used twice."""
         now = self._clock.now()
         with self._server as held:
             if task_id in held.tasks or held.erased_until.get(task_id, 0.0) > now:
@@ -101,14 +96,12 @@ class MemoryTaskStore:
         decision: Decision,
         decision_events: Sequence[AnyEvent],
     ) -> int | None:
-        """Create, and record the decision unless an item waits. Return the new epoch, or None without a decision."""
         with self._server as held:
             if not self.create(task_id, steps, state, events) or held.inboxes.get(task_id):
                 return None
             return self._record(task_id, held.tasks[task_id], decision, decision_events)
 
     def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
-        """Record the decision and move the fence. Return the new epoch, or None if the fence had moved."""
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or task.epoch != epoch:
@@ -122,7 +115,6 @@ class MemoryTaskStore:
     def commit_with_decision(
         self, task_id: str, epoch: int, commit: Commit, decision: Decision, events: Sequence[AnyEvent]
     ) -> int | None:
-        """Commit, and record the decision unless an item waits. Return the new epoch, or None without a decision."""
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or (task.epoch, task.seq) != (epoch, commit.step.seq):
@@ -139,7 +131,6 @@ class MemoryTaskStore:
         return task.epoch
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
-        """Apply a stored step. Return True also if it was applied before, False if the fence had moved."""
         now, step = self._clock.now(), commit.step
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -168,12 +159,10 @@ class MemoryTaskStore:
         return kept
 
     def end_epoch(self, task_id: str) -> int | None:
-        """Return the fence of the decision to end, or None without one."""
         task = self.load(task_id, 1)
         return task.position.epoch if task is not None and task.position.phase is Phase.END else None
 
     def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
-        """Start a new generation of the logs with these events. Return False if the fence had moved."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -191,7 +180,6 @@ class MemoryTaskStore:
             return True
 
     def expire(self, task_id: str, seconds: int, generation: str) -> bool:
-        """Remove an ended task after these seconds. Return False if it has not ended in this generation."""
         now = self._clock.now()
         with self._server as held:
             if (task := held.tasks.get(task_id)) is None:
@@ -202,7 +190,6 @@ class MemoryTaskStore:
             return True
 
     def erase(self, task_id: str, seconds: int) -> None:
-        """Remove the task, and refuse to create it for these seconds."""
         until = self._clock.now() + seconds
         with self._server as held:
             held.tasks.pop(task_id, None)
@@ -217,7 +204,6 @@ class MemoryTaskStore:
         epoch: int | None = None,
         block_claim: bool = False,
     ) -> None:
-        """Add the items. With `interrupt` or `block_claim`, also request cancellation of the work (of `epoch` only)."""
         now = self._clock.now()
         with self._server as held:
             if item_ids:
@@ -245,19 +231,16 @@ class MemoryTaskStore:
             heard()
 
     def count_items(self, task_id: str) -> int:
-        """Return the number of waiting items."""
         with self._server as held:
             return len(held.inboxes.get(task_id, ()))
 
     def clear_cancellation(self, task_id: str, epoch: int) -> None:
-        """Withdraw the request to cancel the pending work of this epoch."""
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is not None and task.epoch == task.cancellation[0] == epoch:
                 task.cancellation = (0, 0.0, 0)
 
     def remove_item(self, task_id: str, item_id: str) -> None:
-        """Remove an item that was applied."""
         with self._server as held:
             held.inboxes.get(task_id, set()).discard(item_id)
 

@@ -18,19 +18,16 @@ class MemoryTelemetry(Telemetry):
         self.tasks: list[TaskSummary] = []
 
     def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
-        """Keep the call's arguments."""
         assert len(labels) == len(metric.labels)
         self.metrics.append((metric, value, labels))
 
     @contextmanager
     def operation(self, operation: Operation) -> Iterator[OperationSpan]:
-        """Keep the call's arguments."""
         self.operations.append(operation)
         self.annotations.append({})
         yield _MemorySpan(self.annotations, len(self.annotations) - 1)
 
     def task_ended(self, summary: TaskSummary) -> None:
-        """Keep the call's arguments."""
         self.tasks.append(summary)
 
     def values(self, figure: MetricSpec, *labels: str) -> list[float]:

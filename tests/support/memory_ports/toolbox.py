@@ -11,7 +11,7 @@ from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import AgentFunction, ServerTool, TaskTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
-from roboco.ports.tools import Listings, TaskOwner, ToolContext
+from roboco.ports.tools import Listings, TaskOwner, Toolbox, ToolContext
 from roboco.schemas.json_schema import schema_error, value_error
 from roboco.tools.function_answer import recorded_form
 
@@ -19,7 +19,7 @@ Function = Callable[[dict[str, Any], ToolContext], object]
 """A tool of a test: takes the arguments and the context, and returns JSON or a ToolOutcome."""
 
 
-class MemoryToolbox:
+class MemoryToolbox(Toolbox):
     """A toolbox of functions by tool name. `runs` holds the contexts of all calls, in order."""
 
     def __init__(
@@ -33,7 +33,6 @@ class MemoryToolbox:
         self.missing: set[str] = set()
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
-        """Return the agent's tools. Raise UsageError if one does not exist."""
         names = known_tools(team, agent, listings)
         for name in names:
             self.check(team.tool(name))
@@ -43,21 +42,17 @@ class MemoryToolbox:
         return tuple({"type": "function", "function": {"name": name}} for name in names)
 
     def check(self, spec: ToolDeclaration | None) -> None:
-        """Raise NotRunnable for the tool of a module that `missing` names."""
         module = spec.function.partition(":")[0] if isinstance(spec, ToolSpec) else ""
         if module in self.missing:
             raise NotRunnable(f"module {module!r} is not in ROBOCO_TOOL_MODULES, which names no modules", module)
 
     def schema_error(self, schema: dict[str, Any]) -> str:
-        """Return the error of the JSON Schema, or an empty text."""
         return schema_error(schema)
 
     def args_error(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
-        """Return the first violation of the JSON Schema by the arguments, or an empty text."""
         return value_error(schema, args)
 
     def call_error(self, team: Team, call: ToolCall, listings: Listings) -> str:
-        """Return what the function `check_NAME` raises, or an empty text."""
         check = self.functions.get(f"check_{call.tool_name}")
         try:
             if check is not None:
@@ -67,23 +62,19 @@ class MemoryToolbox:
         return ""
 
     def output_schema(self, agent: Agent) -> dict[str, Any]:
-        """Return the agent's schema."""
         return dict(agent.output) if isinstance(agent.output, dict) else {}
 
     def checked_output(self, agent: Agent, value: Any) -> Any:
-        """Return the value. Raise ValueError if it does not fit."""
         if wrong := value_error(self.output_schema(agent), value):
             raise ValueError(wrong)
         return value
 
     def list_tools(self, team: Team, server: str, owner: TaskOwner) -> Listing:
-        """Return the listing from `servers`, or one with an error. Raise UsageError for the server "evil"."""
         if server == "evil":
             raise UsageError(f"MCP server {server!r} is not allowed on this worker")
         return self.servers.get(server) or Listing(error=f"MCP server {server!r} could not be reached")
 
     def run(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> ToolOutcome:
-        """Run the call. Any exception but a TransientError becomes a failed outcome."""
         self.runs.append(context)
         try:
             result = self._function(call.tool_name)(call.args, context)
@@ -98,21 +89,17 @@ class MemoryToolbox:
         return outcome.model_copy(update={"state": dict(context.state_changes)})
 
     def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
-        """Return the outcome unchanged."""
         return outcome
 
     def truncate_large(self, outcome: ToolOutcome) -> ToolOutcome:
-        """Return the outcome unchanged."""
         return outcome
 
     def verify(self, call: ToolCall, spec: ToolDeclaration, context: ToolContext) -> ToolOutcome | None:
-        """Return the outcome that the function `verify_NAME` finds, or None without such a function."""
         function = self.functions.get(f"verify_{call.tool_name}")
         found = function(call.args, context) if function else None
         return found if isinstance(found, ToolOutcome) else None
 
     def router(self, name: str) -> Router:
-        """Return the router of this name. Raise UsageError if there is none."""
         if name not in self.routers:
             raise UsageError(f"no router {name!r}")
         return self.routers[name]

@@ -16,6 +16,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.inbox.item import Stop, UserMessage, parse_item, superseded
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import inbox_path, open_marker_path, summary_path
+from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.collaboration import Custom
@@ -315,6 +316,12 @@ class World:
     def history(self, task_id: str = TASK) -> list[TaskStep]:
         """Return the committed steps."""
         return list(self.histories.read(task_id))
+
+    def recorded(self, task_id: str = TASK) -> RecordedTask:
+        """Return the recorded task, to explain or replay its decisions."""
+        team, steps = self.engine.workspace.frozen_teams.get(task_id), tuple(self.history(task_id))
+        reason = self.server.held.tasks[task_id].reason
+        return RecordedTask(team, steps, self.status(task_id), reason, started_at=steps[0].created_at)
 
     def events(self, task_id: str = TASK) -> list[dict[str, Any]]:
         """Return the events of the present generation, with those that are trimmed from the log."""

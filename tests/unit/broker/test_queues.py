@@ -4,7 +4,7 @@ import pytest
 
 from roboco.broker.app import app_settings, create_app
 from roboco.broker.queues import FairQueues
-from roboco.domain.history.step import Priority
+from roboco.domain.status import Priority
 
 PRIORITIES: list[Priority] = ["high", "normal", "low"]
 

@@ -3,9 +3,6 @@
 import time
 from pathlib import Path
 
-import pytest
-
-from roboco.cli.stack import supervisor as module
 from roboco.cli.stack.celery_process import kill
 from roboco.cli.stack.supervisor import Component
 from roboco.local.process import Server, start_server
@@ -27,15 +24,6 @@ def test_restart_delays_grow(tmp_path: Path) -> None:
         assert not component.is_restart_due()
     assert delays == [0.5, 1.0, 2.0]
     assert [component.schedule_restart() for _ in range(6)] == [4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
-
-
-def test_a_component_that_was_stable_is_restarted_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    component = component_in(tmp_path, "exit 3")
-    for uptime, delay in ((60.0, 0.5), (60.0, 1.0), (-1.0, 0.5)):
-        monkeypatch.setattr(module, "_STABLE_UPTIME", uptime)
-        component.start()
-        component.server.process.wait()
-        assert component.detect_death() == delay
 
 
 def test_readiness_is_reported_once_for_each_start(tmp_path: Path) -> None:

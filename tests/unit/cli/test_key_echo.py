@@ -113,10 +113,3 @@ def test_keys_are_shown_after_ctrl_c(terminal: Terminal) -> None:
     terminal.wait_for(b"ended")
     assert b"^C" not in terminal.text
     assert terminal.shows_keys()
-
-
-def test_keys_are_shown_after_ctrl_backslash(terminal: Terminal) -> None:
-    terminal.wait_for(b"running")
-    terminal.type_text(b"\x1c")
-    terminal.wait_for(b"ended")
-    assert terminal.shows_keys()

@@ -59,27 +59,14 @@ def test_a_key_is_created_listed_and_revoked(tmp_path: Path, caplog: pytest.LogC
     assert json.loads(call("list", "--json").stdout)[0]["status"] == "revoked"
 
 
-def test_json_holds_the_key_once() -> None:
-    created = json.loads(call("create", "shop", "--json").stdout)
-    assert parse_key(created["key"]) is not None
-    assert created["scopes"] == ["submit", "read", "control", "approve"]
-    assert created["key"] not in call("list", "--json").stdout
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
         ("create", "x", "--expires", "soon"),
-        ("create", "x", "--expires", "0d"),
         ("create", "x", "--limit", "speed=1"),
-        ("create", "x", "--limit", "max_tokens"),
         ("create", "x", "--limit", "max_tokens=many"),
-        ("create", "x", "--scope", "everything"),
-        ("create", "x", "--tenant", "A B"),
         ("create", "x", "--utility-model", "A B"),
-        ("create",),
         ("revoke", "../../x"),
-        ("revoke", "aaaaaaaaaaaa"),
     ],
     ids=str,
 )

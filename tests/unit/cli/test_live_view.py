@@ -65,12 +65,6 @@ def test_an_interrupting_message_is_shown() -> None:
     )
 
 
-def test_an_interrupting_message_is_shown_if_no_agent_was_writing() -> None:
-    message = event("user_message", step_id="step_2", text="be brief")
-    text = show_items(message, event("user_interrupt", reason="be brief"))
-    assert text == "\n── you\nbe brief\n   interrupts the task\n"
-
-
 def test_an_answer_that_was_typed_is_not_shown_again() -> None:
     assert show_items(event("user_message", step_id="step_2", text="the sea"), typed=["the sea"]) == ""
 
@@ -98,19 +92,6 @@ def test_the_turn_of_a_function_that_fails_is_shown() -> None:
     turn = ToolCallItem(step_id="step_1", agent_name="critic", part=tool_call("critic").part)
     shown = show_items(turn, final("critic", turn.part, function="call"), tool_result(error="KeyError: 'a'"))
     assert shown == "   ← critic · 5 ms · KeyError: 'a'\n"
-
-
-def test_a_tool_with_the_name_of_its_agent_is_shown() -> None:
-    call = ToolCallItem(step_id="step_1", agent_name="search", part=tool_call("search", a=1).part)
-    assert show_items(call, final("search", call.part)) == "   → search(a=1)\n"
-
-
-def test_a_stop_is_shown() -> None:
-    notice = event("user_interrupt", reason="enough", receipt=RECEIPT | {"closed_at": None, "chunks_after": 0})
-    assert show_items(CUT_OFF, notice).splitlines() == [
-        "   (interrupted)",
-        "   interrupted: enough · connection not closed yet, 0 chunks came after",
-    ]
 
 
 def test_arguments_that_a_user_changed_are_shown() -> None:
@@ -142,14 +123,6 @@ def test_control_characters_of_items_do_not_reach_the_terminal() -> None:
     assert "[bold]x" in text  # and markup is text
 
 
-def test_a_result_after_a_noted_call_is_shown() -> None:
-    file = io.StringIO()
-    view = LiveView(Screen(file))
-    view.note_step(final("writer", tool_call("add", a=1).part).step)
-    view.step(final("tool_executor", tool_result(3).part).step)
-    assert file.getvalue() == "   ← add · 5 ms · 3\n"
-
-
 def test_json_lines_hold_item_and_cursor() -> None:
     file = io.StringIO()
     print_item(file, stream_item(delta("\x1b[2J ü"), "g.1.2.3.1"))
@@ -165,24 +138,9 @@ def test_json_lines_hold_item_and_cursor() -> None:
     }
 
 
-def test_json_lines_keep_an_event_of_a_newer_release() -> None:
-    file = io.StringIO()
-    print_item(file, stream_item(event("of_tomorrow", more=[1]), "g.1.2.3.1"))
-    shown = json.loads(file.getvalue())
-    assert (shown["type"], shown["more"]) == ("event_of_tomorrow", [1])
-
-
 def test_the_cause_of_a_wait_is_printed_once() -> None:
     waits = event("status", status="running", reason="it waits for a server")
     assert show_items(waits, waits).count("it waits for a server") == 1
-
-
-def test_the_reason_of_an_edge_without_a_condition_is_a_sentence() -> None:
-    ended = show_items(event("task_end", status="completed", reason="after writer always"))
-    assert ended.splitlines()[1] == "── completed · writer has finished"
-    assert "── failed · after writer always it fails" in show_items(
-        event("task_end", status="failed", reason="after writer always it fails")
-    )
 
 
 def test_a_typed_answer_is_printed_as_yaml() -> None:
@@ -197,11 +155,6 @@ def test_a_typed_answer_is_printed_as_yaml() -> None:
 def test_a_text_that_only_looks_like_a_typed_answer_is_printed_as_it_is() -> None:
     text = show_items(SELECTED, delta("[1] is "), delta("a note"), final("writer", TextPart(text="[1] is a note")))
     assert text == f"{LABEL}[1] is a note"
-
-
-def test_an_attempt_after_a_held_text_is_printed() -> None:
-    restart = event("turn_restart", step_id="step_1", attempt=2, reason="its worker was lost")
-    assert show_items(SELECTED, delta("{half"), restart, delta("Once", attempt=2)).endswith("lost\nOnce")
 
 
 def test_an_error_that_ends_the_task_is_printed_once() -> None:

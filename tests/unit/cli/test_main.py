@@ -1,22 +1,9 @@
 """The command `roboco` imports a command on its first use, and lists it with the same help before."""
 
-import subprocess
-import sys
-
 import click
 import pytest
 
 from roboco.cli.main import commands
-
-
-def test_help_imports_no_command() -> None:
-    program = (
-        "import sys; from roboco.cli.main import commands; commands(['--help'], standalone_mode=False);"
-        "print(sorted({'celery', 'redis', 'pydantic', 'openai', 'boto3', 'rich', 'minijinja'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert "Operate:" in done.stdout
 
 
 @pytest.mark.parametrize(

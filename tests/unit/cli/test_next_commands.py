@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from roboco.cli.commands.demo import _init_command
-from roboco.cli.commands.init import next_commands, on_shell_path
+from roboco.cli.commands.init import next_commands
 
 
 @pytest.fixture
@@ -27,13 +27,6 @@ def test_a_shell_without_roboco_activates_the_environment(environment: Path) -> 
     first, second, *_ = next_commands(Path("shop"))
     assert first == f". {environment / 'activate'}"
     assert second == "cd shop && . ./settings.env"
-
-
-def test_the_environment_of_uvx_is_not_on_the_shells_path(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{environment}:/nowhere")
-    monkeypatch.setenv("UV", "uv")
-    assert not on_shell_path()
-    assert next_commands(Path("shop"))[0].endswith("/venv/bin/activate")
 
 
 def test_the_program_is_named_relative_to_the_folder_or_in_full(

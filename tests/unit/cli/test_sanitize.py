@@ -45,27 +45,24 @@ def test_invisible_characters_are_escaped_and_others_kept() -> None:
     assert escape_invisible("grün\n\x1b[31m\u202e\x7f") == "grün\n\\u001b[31m\\u202e\\u007f"
 
 
-@pytest.mark.parametrize(
-    "character",
-    [
+def test_an_invisible_character_is_escaped() -> None:
+    characters = (
         *"\t\r\x00\x1b\x7f\x85\x9b",
         *"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
         *"\xad\u034f\u180e\u200b\u200c\u200d\u2060\u2061\u2064\u206f\ufeff\ufff9",
         *"\xa0\u1680\u2000\u2003\u200a\u2028\u2029\u202f\u205f\u3000",
         *"\u115f\u1160\u17b4\u2800\u3164\uffa0\ue000\ufdd0\ud800",
         *"\u180b\ufe00\ufe0f\U000e0001\U000e0041\U000e007f\U000e0100\U000e01ef",
-    ],
-    ids=ascii,
-)
-def test_an_invisible_character_is_escaped(character: str) -> None:
-    shown = escape_invisible(f"a{character}b")
-    assert shown.isascii()
-    assert shown.isprintable()
-    assert json.loads(f'"{shown}"') == f"a{character}b"
-    assert one_line(f"a{character}b", 40) == ("a b" if character in "\t\r" else shown)
-    out = StringIO()
-    Screen(out).line(f"a{character}b", (f"a{character}b", "bold"))
-    assert out.getvalue() == f"{shown}{shown}\n"
+    )
+    for character in characters:
+        shown = escape_invisible(f"a{character}b")
+        assert shown.isascii()
+        assert shown.isprintable()
+        assert json.loads(f'"{shown}"') == f"a{character}b"
+        assert one_line(f"a{character}b", 40) == ("a b" if character in "\t\r" else shown)
+        out = StringIO()
+        Screen(out).line(f"a{character}b", (f"a{character}b", "bold"))
+        assert out.getvalue() == f"{shown}{shown}\n"
 
 
 @pytest.mark.parametrize("text", ["größer\nals ö", "漢字 и кириллица", "\U0001f388 – “quotes” …", "e\u0301 हिन्दी"])

@@ -100,14 +100,3 @@ def test_what_is_logged_is_printed_between_texts_alone() -> None:
         for _ in range(2):
             logged.print(Screen(printed))
         assert printed.getvalue() == "task t waits\n"
-
-
-@pytest.mark.parametrize(
-    "last",
-    [event("status", status="approval", reason="add"), event("task_end", status="completed", reason="done", usage={})],
-)
-def test_status_line_is_absent_while_the_task_waits_or_has_ended(last: ItemData) -> None:
-    file, view = view_of(SELECTED, delta("Once "), last)
-    before = file.getvalue()
-    view.show_status()
-    assert file.getvalue() == before

@@ -69,18 +69,6 @@ def render(snapshot: TopSnapshot, width: int, lines: int | None) -> list[str]:
     return out.getvalue().splitlines()
 
 
-@pytest.mark.parametrize(("width", "lines"), [(200, 60), (132, 40), (120, 30), (80, 24), (60, 20)])
-def test_the_view_fits_its_terminal(width: int, lines: int) -> None:
-    found = render(SNAPSHOT, width, lines)
-    assert len(found) <= lines
-    assert max(map(len, found)) <= width
-    text = "\n".join(found)
-    assert "5000 open tasks" in text
-    assert "order-0" in text
-    assert "\x1b" not in text
-    assert "writer waits 12 s" in text, "also where the table has no column of reasons"
-
-
 STATUSES = ("running", "approval", "paused", "client_tool_turn", "user_turn", "queued")
 LONG_IDS = replace(
     SNAPSHOT,
@@ -95,7 +83,7 @@ LONG_IDS = replace(
 )
 
 
-@pytest.mark.parametrize("width", [200, 150, 132, 110, 80, 60])
+@pytest.mark.parametrize("width", [132, 110, 60])
 def test_ids_are_shortened_and_words_are_not(width: int) -> None:
     found = render(LONG_IDS, width, 60)
     assert max(map(len, found)) <= width

@@ -1,13 +1,12 @@
 """Canonical JSON, and texts that can be encoded as UTF-8."""
 
-import hashlib
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.canonical_json import canonical_json, sha256, well_formed, well_formed_json
+from roboco.domain.canonical_json import canonical_json, well_formed, well_formed_json
 from tests.unit.domain.steps import JSON
 
 PIECES = st.sampled_from(["a", "ü", "\U0001f600", "\ud83d", "\ude00", "\udfff", "\0", "\ufffd"])
@@ -21,41 +20,25 @@ def test_equal_values_have_equal_bytes(value: object) -> None:
     assert canonical_json(json.loads(json.dumps(value, indent=2))) == encoded
 
 
-def test_keys_are_sorted_and_spaces_left_out() -> None:
+def test_keys_are_sorted_and_numbers_that_json_lacks_refused() -> None:
     assert canonical_json({"b": [1, 2.5, None], "a": "ü\n"}) == '{"a":"ü\\n","b":[1,2.5,null]}'
-
-
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_a_number_that_json_lacks_is_refused(number: float) -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        canonical_json({"a": number})
-
-
-def test_the_digest_is_of_the_utf_8_bytes() -> None:
-    assert sha256("ü") == hashlib.sha256(b"\xc3\xbc").hexdigest()
+    for number in (float("nan"), float("-inf")):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            canonical_json({"a": number})
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("plain", "plain"),
         ("\U0001f600", "\U0001f600"),
         ("\ud83d\ude00", "\U0001f600"),
         ("a\ud83db", "a\ufffdb"),
         ("\ude00\ud83d", "\ufffd\ufffd"),
         ("\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
-        ("", ""),
     ],
 )
 def test_surrogate_pairs_are_joined_and_lone_surrogates_replaced(text: str, expected: str) -> None:
     assert well_formed(text) == expected
-
-
-@given(ANY_TEXT)
-def test_well_formed_text_can_be_encoded(text: str) -> None:
-    formed = well_formed(text)
-    formed.encode()
-    assert well_formed(formed) == formed
 
 
 @given(
@@ -66,4 +49,6 @@ def test_well_formed_text_can_be_encoded(text: str) -> None:
     )
 )
 def test_well_formed_json_can_be_encoded(value: object) -> None:
-    canonical_json(well_formed_json(value)).encode()
+    formed = well_formed_json(value)
+    canonical_json(formed).encode()
+    assert well_formed_json(formed) == formed

@@ -35,45 +35,41 @@ from roboco.errors import UsageError
 PIECES = st.sampled_from(["a", "Z", "0", "_", "-", ".", "..", "/", "\\", "{", "}", ":", "\n", "\0", " ", "ü", "_open"])
 
 
-@pytest.mark.parametrize("task_id", ["a", "task_1", "Task-1.2", "0", "x" * 128, "acme:1", "a-b_c:Task.1"])
-def test_valid_task_ids_are_accepted(task_id: str) -> None:
-    assert check_task_id(task_id) == task_id
+VALID_TASK_IDS = ["0", "x" * 128, "a-b_c:Task.1"]
+INVALID_TASK_IDS = [
+    "",
+    "_open",
+    "-a",
+    "a..b",
+    "a/b",
+    "a\n",
+    "ü",
+    "x" * 129,
+    "{a}",
+    "a:",
+    ":b",
+    "a:b:c",
+    "A:b",
+    None,
+    b"a",
+]
 
 
-@pytest.mark.parametrize(
-    "task_id",
-    [
-        "",
-        "_open",
-        "-a",
-        ".a",
-        "a..b",
-        "a/b",
-        "a b",
-        "a\n",
-        "ü",
-        "x" * 129,
-        "{a}",
-        "a:",
-        ":b",
-        "a:b:c",
-        "A:b",
-        "a*",
-        None,
-        5,
-        b"a",
-    ],
-)
+@pytest.mark.parametrize("task_id", INVALID_TASK_IDS)
 def test_invalid_task_ids_are_refused(task_id: object) -> None:
+    assert [check_task_id(one) for one in VALID_TASK_IDS] == VALID_TASK_IDS
     with pytest.raises(UsageError, match="is not allowed: use 1 to 128"):
         check_task_id(task_id)
 
 
-@pytest.mark.parametrize("item_id", ["", "_a", "a.b", "a/b", "a\n", "x" * 65, None, 5])
-def test_invalid_item_ids_are_refused(item_id: object) -> None:
-    with pytest.raises(UsageError, match="is not allowed: use 1 to 64"):
-        check_item_id(item_id)
-    assert check_item_id("a-B_9") == "a-B_9"
+def test_invalid_item_ids_and_tenants_are_refused() -> None:
+    assert (check_item_id("a-B_9"), check_tenant("a-b_9")) == ("a-B_9", "a-b_9")
+    for item_id in ("", "_a", "a.b", "a/b", "a\n", "x" * 65, None):
+        with pytest.raises(UsageError, match="is not allowed: use 1 to 64"):
+            check_item_id(item_id)
+    for tenant in ("", "A", "a:b", "a.b", "a" * 33, "-a", 5):
+        with pytest.raises(UsageError, match="is not allowed: use 1 to 32"):
+            check_tenant(tenant)
 
 
 def test_error_for_a_long_id_is_short() -> None:
@@ -119,18 +115,6 @@ def test_no_path_leaves_the_tasks_folder(name: str) -> None:
         assert not {"", ".", ".."} & set(path.split("/"))
 
 
-def test_paths_are_below_the_folder_of_the_task() -> None:
-    assert team_path("t") == "t/team.json"
-    assert summary_path("t") == "t/task.json"
-    assert history_path("t") == "t/history.jsonl"
-    assert segments_path("t") == "t/history/"
-    assert events_path("t") == "t/events.jsonl"
-    assert artifact_path("t", "a.md") == "t/artifacts/a.md"
-    assert item_path("t", "i") == "t/inbox/i.json"
-    assert intent_path("t", "tc_1") == "t/effects/tc_1.json"
-    assert outcome_path("t", "tc_1") == "t/effects/tc_1.outcome.json"
-
-
 def test_ids_are_qualified_with_the_tenant() -> None:
     assert qualified_id(None, "acme:1") == "acme:1"
     assert qualified_id(None, "1") == "1"
@@ -149,9 +133,3 @@ def test_sub_tasks_at_any_depth_have_ids_of_their_task(task_id: str) -> None:
     assert may_be_sub_task(grandchild, task_id)
     assert may_be_sub_task(grandchild, child)
     assert not may_be_sub_task(task_id, task_id)
-
-
-@pytest.mark.parametrize("tenant", ["", "A", "a:b", "a/b", "a.b", "a" * 33, "-a", 5])
-def test_invalid_tenants_are_refused(tenant: object) -> None:
-    with pytest.raises(UsageError, match="is not allowed: use 1 to 32"):
-        check_tenant(tenant)

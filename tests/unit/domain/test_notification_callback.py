@@ -38,24 +38,15 @@ def test_a_callback_that_the_operator_allows_is_accepted(given: dict[str, Any]) 
     [
         (signature("shop.refund"), "'shop.refund' is not allowed: add it to callbacks of ROBOCO_ALLOWLIST"),
         (signature("shop.heard", {"queue": "money"}), "'shop.heard@money' is not allowed"),
-        (signature("shop.paid"), "'shop.paid' is not allowed"),
         (signature("shop.paid@money"), "is not allowed"),
         (signature("roboco.stop", {"queue": "roboco.coordinator"}), "is not allowed"),
-        (signature("roboco.ended", {"queue": "celery"}), "is not allowed"),
         (signature("shop.heard", {"exchange": "x"}), "option 'exchange' is not supported"),
-        (signature("shop.heard", {"serializer": "pickle"}), "option 'serializer' is not supported"),
-        (signature("shop.heard", {"routing_key": "x"}), "option 'routing_key' is not supported"),
         (signature("shop.heard", {"link": [signature("shop.refund")]}), "option 'link' is not supported"),
-        (signature("shop.heard", {"link_error": [signature("shop.refund")]}), "option 'link_error' is not supported"),
-        (signature("shop.heard", {"headers": {"a": 1}}), "option 'headers' is not supported"),
-        (signature("shop.heard", {"task_id": "x"}), "option 'task_id' is not supported"),
         (signature("shop.heard", ["queue"]), "'options' ['queue'] is not supported"),
         (signature("shop.heard", {"queue": ["a"]}), "option 'queue' is ['a']"),
         (signature("shop.heard", subtask_type="chain"), "not a canvas"),
-        (signature("shop.heard", subtask_type="group"), "not a canvas"),
         (signature("shop.heard", chain=[]), "'chain' is not supported"),
         (signature("shop.heard", args={"a": 1}), "'args' must be a list"),
-        (signature(args=[DECIMAL]), "'__type__' is a key in the signature"),
         (signature(kwargs={"a": [{"b": DECIMAL}]}), "'__type__' is a key in the signature"),
         (signature(options={"queue": DECIMAL}), "'__type__' is a key in the signature"),
     ],
@@ -69,10 +60,9 @@ def test_a_callback_that_the_operator_does_not_allow_is_refused(given: dict[str,
 
 
 def test_a_submitted_callback_with_a_continuation_is_refused() -> None:
-    with pytest.raises(UsageError, match="leave out 'confirmed' and 'continuation'"):
-        check_callback(NotifyTarget(celery=signature(), confirmed=True, continuation="{}"), ALLOWED)
-    with pytest.raises(UsageError, match="leave out 'confirmed' and 'continuation'"):
-        check_callback(NotifyTarget(celery=signature(), continuation="{}"), ALLOWED)
+    for more in ({"confirmed": True}, {"continuation": "{}"}):
+        with pytest.raises(UsageError, match="leave out 'confirmed' and 'continuation'"):
+            check_callback(NotifyTarget.model_validate({"celery": signature()} | more), ALLOWED)
     with pytest.raises(UsageError, match=r"for 'roboco\.ended' only"):
         CallbackSender("memory://", ALLOWED).deliver(
             NotifyTarget(celery=signature(), confirmed=True), create_notification()

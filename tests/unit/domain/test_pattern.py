@@ -18,29 +18,20 @@ from tests.faults.hostile import tenant
     ("pattern", "expected"),
     [
         ("", 1),
-        ("abc", 3),
         ("a+b*c?", 3),
-        ("a{10}", 10),
         ("a{2,10}", 10),
         ("a{3,}", 4),
-        ("a{0}", 1),
         ("(a{10}){10}", 110),
-        ("a{ 10 }", 10),
         ("a{0000000000100 , }", 101),
         (r"\pL{2}", 40),
         ("(a|b){10}", 40),
-        (".{10}", 40),
         ("[a-z]{10}", 40),
-        (r"\d{10}", 80),
         (r"\w{10}", 200),
-        (r"\p{Greek}{2}", 40),
         (r"[\w.]{2}", 40),
         ("[[:alpha:]]{2}", 40),
         ("[]a]{2}", 8),
-        ("[^]a]{2}", 8),
         ("[a[bc]]{2}", 8),
         (r"\{{5}", 5),
-        ("{", 1),
         ("(((a", 4),
         ("a)", 2),
     ],
@@ -60,10 +51,6 @@ def test_a_heavy_pattern_is_refused(pattern: str) -> None:
 )
 def test_usual_patterns_are_accepted(pattern: str) -> None:
     assert check_pattern(pattern) == pattern
-
-
-def test_none_is_accepted_as_no_pattern() -> None:
-    assert check_pattern(None) is None
 
 
 def test_the_end_of_a_long_text_is_searched() -> None:

@@ -18,9 +18,7 @@ CONFIG = PushConfig(id="a", task_id="t", context_id="c", token="of-the-task")
     [
         (TaskStatus.PAUSED, "by an operator", TaskState.TASK_STATE_WORKING),
         (TaskStatus.PAUSED, f"max_steps; {RAISE_LIMIT_HINT}", TaskState.TASK_STATE_INPUT_REQUIRED),
-        (TaskStatus.CLIENT_TOOL_TURN, "", TaskState.TASK_STATE_INPUT_REQUIRED),
         (TaskStatus.GOALS_FAILED, "no goal is met", TaskState.TASK_STATE_FAILED),
-        (TaskStatus.CANCELLED, "", TaskState.TASK_STATE_CANCELED),
     ],
 )
 def test_the_body_is_an_event_of_the_protocol(status: TaskStatus, reason: str, state: TaskState) -> None:
@@ -29,9 +27,9 @@ def test_the_body_is_an_event_of_the_protocol(status: TaskStatus, reason: str, s
     assert [part.text for part in update.status.message.parts] == [reason] * bool(reason)
 
 
-@pytest.mark.parametrize("status", TaskStatus)
-def test_each_status_has_a_state(status: TaskStatus) -> None:
-    assert ParseDict(CONFIG.body(status, "", datetime.now(UTC), "m"), StreamResponse()).status_update.status.state
+def test_each_status_has_a_state() -> None:
+    for status in TaskStatus:
+        assert ParseDict(CONFIG.body(status, "", datetime.now(UTC), "m"), StreamResponse()).status_update.status.state
 
 
 def test_the_headers_are_those_that_the_client_has_given() -> None:

@@ -122,59 +122,52 @@ DELTA = TextPartDelta(text="hi", step_id="s", agent_name="one", attempt=1)
 NO_PARTS = {"step_id": "s", "agent_name": "one", "task_id": "t1"}
 
 
+STEP_000, STEP_001 = step_in_form(STEPS[3], "000"), step_in_form(STEPS[3], "001")
+
+
 @pytest.mark.parametrize(
-    ("item", "of_000", "of_001"),
+    ("item", "message", "of_000", "of_001"),
     [
-        (DELTA, "hi", {"type": "content_chunk", "text": "hi"}),
-        (StreamChunk(**NO_PARTS, attempt=2, text="hi"), "hi", {"type": "content_chunk", "text": "hi"}),
-        (ReasoningDelta(text="hm", step_id="s", agent_name="one", attempt=1), None, None),
-        (ReasoningChunk(**NO_PARTS, attempt=1, text="hm"), None, None),
+        (DELTA, StreamChunk(**NO_PARTS, attempt=2, text="hi"), "hi", {"type": "content_chunk", "text": "hi"}),
         (
-            ToolCallItem(step_id="s", agent_name="one", part=ToolCallPart(tool_call=CALL)),
-            called("tc_1", "add", {}),
-            called("tc_1", "add", {}) | {"type": "event_tool_call"},
+            ReasoningDelta(**NO_PARTS, text="hm", attempt=1),
+            ReasoningChunk(**NO_PARTS, attempt=1, text="hm"),
+            None,
+            None,
         ),
         (
+            ToolCallItem(step_id="s", agent_name="one", part=ToolCallPart(tool_call=CALL)),
             ToolCalled(**NUMBERS, step_id="s", agent_name="one", tool_call=CALL),
             called("tc_1", "add", {}),
             called("tc_1", "add", {}) | {"type": "event_tool_call"},
         ),
         (
             ToolResultItem(tool_name="add", part=ToolResultPart(tool_result=RESULT)),
-            {"type": "tool_result", "tool_result": {"tool_call_id": "tc_1", "result": "broken", "is_error": True}},
-            {"type": "event_tool_result", "tool_result": RETURNED},
-        ),
-        (
             ToolReturned(**NUMBERS, tool_name="add", tool_result=RESULT),
             {"type": "tool_result", "tool_result": {"tool_call_id": "tc_1", "result": "broken", "is_error": True}},
             {"type": "event_tool_result", "tool_result": RETURNED},
         ),
         (
             StepFinal(step=STEPS[3]),
-            step_in_form(STEPS[3], "000"),
-            {"type": "event_step_end", "step": step_in_form(STEPS[3], "001")},
-        ),
-        (
             StepEnded(**NUMBERS, step=STEPS[3]),
-            step_in_form(STEPS[3], "000"),
-            {"type": "event_step_end", "step": step_in_form(STEPS[3], "001")},
+            STEP_000,
+            {"type": "event_step_end", "step": STEP_001},
         ),
         (
-            TaskStarted(**NUMBERS, team="desk"),
+            *[TaskStarted(**NUMBERS, team="desk")] * 2,
             None,
             {"type": "event_task_start", "task_id": "t1", "timestamp": "2026-01-02T03:04:05Z"},
         ),
         (
-            AgentHandedOff(**NUMBERS, from_agent="one", to_agent="two", reason="why"),
+            *[AgentHandedOff(**NUMBERS, from_agent="one", to_agent="two", reason="why")] * 2,
             None,
             {"type": "event_agent_handoff", "from_agent": "one", "to_agent": "two", "reason": "why"},
         ),
     ],
 )
-def test_live_items_have_the_form_of_each_document(item: Any, of_000: Any, of_001: Any) -> None:
-    assert (in_form(item, "000"), in_form(item, "001")) == (of_000, of_001)
-    if isinstance(item, DELTA.__class__ | StepFinal):
-        assert in_form(stream_item(item, "c"), "000") == of_000
+def test_live_items_have_the_form_of_each_document(item: Any, message: Any, of_000: Any, of_001: Any) -> None:
+    for one in (item, stream_item(item, "c"), message):
+        assert (in_form(one, "000"), in_form(one, "001")) == (of_000, of_001)
     kinds: dict[str, type[BaseModel]] = {
         "content_chunk": Document001.StreamChunk,
         "event_tool_call": Document001.ToolCallEvent,

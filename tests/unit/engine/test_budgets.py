@@ -49,7 +49,6 @@ def change_limits(world: World, item_id: str = "raise1", **limits: Any) -> None:
         ({"max_cost": 0.05}, 2, "the task has cost 0.04, max_cost is 0.05, and the next turn sends about"),
         ({"max_cost": 0.02}, 1, "the task has cost 0.02, max_cost is 0.02"),
         ({"agents": {"one": {"max_steps": 2}}}, 2, "agent one has 2 steps, max_steps is 2"),
-        ({"agents": {"one": {"max_tokens_in": 25}}}, 1, "agent one has used 10 tokens in, max_tokens_in is 25"),
         ({"agents": {"one": {"max_cost": 0.041}}}, 1, "agent one has cost 0.02, max_cost is 0.041, and the next turn"),
     ],
 )
@@ -120,9 +119,7 @@ def run_calls(limits: dict[str, Any], calls: int, **spec: Any) -> tuple[World, l
         ({"tools": {"look": {"max_seconds": 20}}}, "not run: the calls of look have used, or may yet use, 20 seconds"),
         ({"tools": {"look": {"max_cost": 0.05}}}, "not run: look has cost, or may yet cost, 0.04, max_cost is 0.05"),
         ({"max_cost": 0.05}, "not run: the task has cost, or may yet cost, 0.04, max_cost is 0.05, and the call costs"),
-        ({"agents": {"one": {"max_cost": 0.05}}}, "not run: agent one has cost, or may yet cost, 0.04, max_cost is"),
         ({"max_calls": 2}, "not run: the task has used 2 tool calls, max_calls is 2"),
-        ({"agents": {"one": {"max_calls": 2}}}, "not run: agent one has used 2 tool calls, max_calls is 2"),
     ],
 )
 def test_calls_of_one_step_do_not_exceed_a_limit_together(limits: dict[str, Any], error: str) -> None:
@@ -248,40 +245,6 @@ def test_a_wrapped_up_task_with_open_goals_fails_them() -> None:
     assert world.summary().status is TaskStatus.GOALS_FAILED
 
 
-def delegate_endlessly(limits: dict[str, Any], **lead: Any) -> World:
-    """Return a world whose lead delegates to a team that would never end."""
-
-    def script(request: Any) -> ScriptedReply:
-        if request.messages[0]["content"] != "lead" or request.messages[-1]["role"] == "tool":
-            return ScriptedReply(("word",), tokens=(100, 100))
-        return says("", ("delegate", {"team": "helpers", "prompt": "go"}))
-
-    helpers = {
-        "name": "helpers",
-        "agents": [{"name": "helper", "prompt": "helper"}],
-        "collaboration_model": {"type": "sequential", "rounds": 40},
-        "limits": {"at_limit": "pause"},
-    }
-    world = World(world_parts(script))
-    world.submit(
-        team_of(
-            agents=[{"name": "lead", "prompt": "lead", "delegates": ["helpers"]} | lead],
-            teams={"helpers": helpers},
-            limits=limits,
-        )
-    )
-    return world
-
-
-def test_the_usage_of_a_stopped_sub_task_is_charged() -> None:
-    world = delegate_endlessly({})
-    for _ in range(12):
-        world.deliver(world.dispatcher.queue.popleft())
-    world.interrupt("enough")
-    world.settle()
-    assert world.summary().tokens_in > 200
-
-
 @pytest.mark.parametrize("limits", [{"max_tokens": 600}, {"max_cost": 0.3}, {"max_tokens_in": 250}])
 def test_summaries_count_against_the_limits(limits: dict[str, Any]) -> None:
     def script(request: Any) -> ScriptedReply:
@@ -308,20 +271,15 @@ def _spends_all(request: Request) -> ScriptedReply:
 
 
 @pytest.mark.parametrize(
-    "how", ["map", *(pytest.param(how, marks=pytest.mark.nightly) for how in ("delegate", "delegate twice"))]
+    ("how", "parts"), [("map", 30), *(pytest.param(how, 100, marks=pytest.mark.nightly) for how in ("map", "delegate"))]
 )
-def test_a_hundred_sub_tasks_that_spend_all_they_may_keep_the_limit_of_their_submission(how: str) -> None:
+def test_many_sub_tasks_that_spend_all_they_may_keep_the_limit_of_their_submission(how: str, parts: int) -> None:
     """Each helper answers until its part is used up."""
-    parts = 20 if how == "delegate twice" else 100
     helpers = {
         "name": "helpers",
         "agents": [{"name": "helper", "prompt": "helper 0"}],
         "collaboration_model": {"type": "sequential", "rounds": 50},
     }
-    if how == "delegate twice":
-        helpers = {"name": "helpers", "agents": [{"name": "second", "prompt": "lead 5", "delegates": ["helpers"]}]} | {
-            "teams": {"helpers": helpers}
-        }
     lead = {"name": "lead", "prompt": f"lead {parts}", "delegates": ["helpers"]}
     mapped = {"name": "lead", "map": {"over": "state.parts", "team": "helpers", "parallel": 100}}
     world = World(world_parts(_spends_all))
@@ -335,7 +293,7 @@ def test_a_hundred_sub_tasks_that_spend_all_they_may_keep_the_limit_of_their_sub
     )
     world.settle()
     tasks = world.server.held.tasks
-    assert len(tasks) == 1 + (parts * 6 if how == "delegate twice" else parts)
+    assert len(tasks) == 1 + parts
     used = sum(
         step.metadata["usage"]["tokens_in"] + step.metadata["usage"]["tokens_out"]
         for task_id in tasks

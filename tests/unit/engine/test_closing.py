@@ -92,23 +92,6 @@ SMALL_INBOX = 40
 """The limit of an inbox in tests that also apply all items, since each pass reads every item."""
 
 
-def test_a_task_with_a_full_inbox_can_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A paused task applies none of its messages before it is resumed."""
-    monkeypatch.setattr(accept_item, "MAX_ITEMS", SMALL_INBOX)
-    world = SEQUENTIAL.world()
-    world.submit(SEQUENTIAL.team)
-    world.pause()
-    world.settle()
-    for number in range(SMALL_INBOX - 1):  # the pause waits, too
-        world.send("more", f"item{number}")
-    with pytest.raises(UsageError, match="in its inbox"):
-        world.send("more", "item-one-too-many")
-    world.resume()
-    world.drain()
-    assert world.status() is not TaskStatus.PAUSED
-    assert len(world.pending_item_ids()) < SMALL_INBOX
-
-
 def test_stops_of_a_task_that_is_never_submitted_are_limited() -> None:
     world = SEQUENTIAL.world()
     for number in range(MAX_CONTROLS):

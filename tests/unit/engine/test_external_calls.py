@@ -74,11 +74,6 @@ def test_invalid_arguments_never_reach_the_client() -> None:
     assert '"q" is a required property' in str(results_of(world)[0].error)
 
 
-def test_an_undeclared_client_tool_is_refused() -> None:
-    world = world_with_calls(("client_other", {}))
-    assert "not on your list" in str(results_of(world)[0].error)
-
-
 def test_the_client_cannot_answer_a_tool_of_the_workers() -> None:
     world = world_with_calls(("pay", {"amount": 5}))
     with pytest.raises(UsageError, match="is not a client tool"):

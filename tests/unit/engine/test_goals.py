@@ -91,10 +91,7 @@ def test_a_message_may_have_goals() -> None:
     [
         ([ANSWER_GOAL] * 6, "goals: .*at most 5"),
         ([ANSWER_GOAL, ANSWER_GOAL], "goals: 'answer' is there twice"),
-        ([ANSWER_GOAL | {"name": "no name"}], "goals.0.name"),
         ([ANSWER_GOAL | {"schema": {"type": "intger"}}], "goals.answer.schema: must be the schema of an object"),
-        ([ANSWER_GOAL | {"schema": {"type": "array"}}], "must be the schema of an object"),
-        ([ANSWER_GOAL | {"more": 1}], "goals.0.more: no such argument"),
     ],
 )
 def test_goals_are_checked_before_any_write(goals: list[Any], expected: str) -> None:

@@ -39,9 +39,8 @@ def run(tail_steps: int | None) -> World:
     return world
 
 
-@pytest.mark.parametrize("tail_steps", [1, 3])
-def test_a_short_tail_changes_no_step_and_no_request(tail_steps: int) -> None:
-    expected, world = run(None), run(tail_steps)
+def test_a_short_tail_changes_no_step_and_no_request() -> None:
+    expected, world = run(None), run(1)
     routes = [[(step.agent_name, step.metadata.get("routing")) for step in one.history()] for one in (expected, world)]
     assert routes[0] == routes[1]
     assert len(routes[0]) > 25

@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 
 from roboco.domain.history.step import TaskStep
-from roboco.domain.status import TaskStatus
-from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import assert_whole, member
@@ -17,18 +15,6 @@ from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 
 def texts_of(steps: list[TaskStep]) -> list[tuple[str, str]]:
     return [(step.agent_name, step.text) for step in steps]
-
-
-def test_a_worker_does_not_start_a_turn_that_was_interrupted_in_the_queue() -> None:
-    world = world_of_two_agents(lambda _: None)
-    world.deliver(world.dispatcher.queue.popleft())
-    turn = world.dispatcher.queue.popleft()
-    world.interrupt("shorter")
-    world.dispatcher.queue.appendleft(turn)
-    world.deliver(world.dispatcher.queue.popleft())
-    assert not world.given.model.requests
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
 
 
 def test_a_hanging_worker_is_superseded_after_the_grace_period() -> None:
@@ -86,21 +72,6 @@ def test_the_next_chunk_reports_an_interruption_whose_signal_was_lost() -> None:
     interrupted_step = worlds[0].history()[1]
     assert (interrupted_step.interrupted, interrupted_step.text) == (True, "a b")
     assert interrupted_step.metadata["receipt"]["chunks_after"] == 1
-
-
-def test_a_message_may_be_refused_while_the_team_is_busy() -> None:
-    refused: list[str] = []
-
-    def send_politely(world: World) -> None:
-        try:
-            world.send("shorter", if_busy="reject")
-        except UsageError as error:
-            refused.append(str(error))
-
-    world = world_of_two_agents(send_politely)
-    world.settle()
-    assert "takes no message while its team is busy" in refused[0]
-    assert "shorter" not in [text for _, text in texts_of(world.history())]
 
 
 @pytest.mark.parametrize("policy", ["queue", "interrupt"])

@@ -10,11 +10,12 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.domain.stream.merged import Cursor, MergedStream
+from roboco.engine.coordinate.actions import MAX_LOGGED_REASON
 from roboco.errors import AlreadyEnded, ModelError, UsageError
-from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.dispatcher import AdvanceMessage, ToolMessage
+from tests.support.memory_ports.dispatcher import AdvanceMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.watch import refusing
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 ONE_AGENT = team_of(agents=[member("a")], collaboration_model={"type": "manual"})
@@ -133,27 +134,22 @@ def test_a_message_to_a_failed_task_names_the_remedy_also_before_the_summary_has
         world.send("one more")
 
 
-def test_an_irreversible_call_does_not_start_after_a_stop_was_accepted() -> None:
-    ran: list[str] = []
+def test_a_message_is_checked_at_once_if_its_wake_up_cannot_be_sent() -> None:
+    world = waiting_task()
+    world.watch = refusing("dispatcher.advance")
+    world.send("more")
+    assert world.server.held.schedule[TASK] <= world.clock.now()
 
-    def pay(args: dict[str, Any], context: ToolContext) -> str:
-        ran.append(context.call_id)
-        return "paid"
 
-    def script(request: Any) -> ScriptedReply:
-        return says("", ("pay", {})) if own_turns(request) == 0 else says("well")
-
-    world = World(world_parts(script, {"pay": pay}))
-    world.submit(team_of(agents=[member("a", tools=["pay"])], tools=[{"name": "pay", "function": "shop.pay:pay"}]))
-    while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
-        world.deliver(world.dispatcher.queue.popleft())
-    world.stop()
-    [call] = [message for message in world.dispatcher.queue if isinstance(message, ToolMessage)]
-    world.dispatcher.queue.remove(call)
-    world.deliver(call)
+def test_the_reason_of_a_failed_task_is_one_bounded_printable_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    message = f"redis://u:pass-word@h\nERROR forged\x1b[2J{'x' * 100_000}"
+    world = World(world_parts(lambda request: ScriptedReply(error=ModelError("bad_request", message, False))))
+    world.submit(ONE_AGENT)
     world.settle()
-    assert not ran
-    assert world.summary().status is TaskStatus.CANCELLED
+    [line] = [line for line in caplog.messages if line.startswith("task task_1 ended")]
+    assert line.startswith("task task_1 ended as failed: a: redis://***@h\\nERROR forged\\u001b[2Jxxx")
+    assert line.isprintable()
+    assert len(line) < MAX_LOGGED_REASON + 100
 
 
 def test_one_item_id_cannot_name_two_items() -> None:
@@ -184,13 +180,12 @@ def test_the_receipt_of_a_late_message_is_expired() -> None:
 
 def test_only_the_current_view_of_the_user_is_sent() -> None:
     world = waiting_task()
-    for number in range(3):
-        view = {"client_context": {"page": f"{number}" * 1000}}
-        world.send(f"m{number}", f"m{number}", attachments=view)
+    for number in range(2):
+        world.send(f"m{number}", f"m{number}", attachments={"client_context": {"page": number}})
         world.settle()
     messages = world.given.model.requests[-1].messages
     shown = [message["content"] for message in messages if "view of the user" in str(message["content"])]
-    assert shown == ['(Current view of the user: {"page":"' + "2" * 1000 + '"})']
+    assert shown == ['(Current view of the user: {"page":1})']
 
 
 def test_an_error_event_does_not_move_the_cursor_of_followers() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from roboco.domain.decision.tool_answers import spec_of
-from roboco.domain.paths import listing_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ServerTool
@@ -67,15 +66,6 @@ def test_turn_without_listing_requests_it_and_waits() -> None:
     assert runs == [{"number": 0}]
     assert world.summary().status is TaskStatus.COMPLETED
     assert world.given.toolbox.described[0] == {"shop": listing()}
-
-
-def test_first_listing_counts() -> None:
-    world, _ = run_shop_task()
-    world.files.create(listing_path(TASK, "shop"), listing("The first.").model_dump_json().encode())
-    world.given.toolbox.servers["shop"] = listing("The first.")
-    world.settle()
-    assert not any(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent)
-    assert world.given.toolbox.described[0] == {"shop": listing("The first.")}
 
 
 def test_unreachable_server_is_contacted_a_limited_number_of_times() -> None:

@@ -84,32 +84,6 @@ def test_a_file_with_an_invalid_name_does_not_keep_a_task_open(caplog: pytest.Lo
     assert "order-17~" in caplog.text
 
 
-def test_a_notification_of_an_earlier_release_is_delivered() -> None:
-    """The name of such a notification contained neither generation nor epoch."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[webhook_for("user_turn")])
-    world.notifier.error = TransientError("not now")
-    world.settle()
-    (path,) = [path for path in world.files.held if path.startswith(notifications_path(TASK))]
-    notice = Notification.model_validate_json(world.files.held.pop(path))
-    old = "0-00000002-user_turn-abcdef12"
-    world.files.held[f"{notifications_path(TASK)}{old}.json"] = (
-        notice.model_copy(update={"name": old}).model_dump_json().encode()
-    )
-    world.notifier.error = None
-    world.stop()
-    world.settle()
-    deliver_all(world)
-    assert next(str(notice.status) for _, notice in world.notifier.deliveries) == "user_turn"
-    assert world.summary().status is TaskStatus.CANCELLED
-
-
-def test_a_truncated_text_is_marked() -> None:
-    notice = run_and_deliver(GRAPH, SHOP).notifier.deliveries[0][1]
-    assert not notice.truncated
-    assert notice.model_copy(update={"text": "x", "truncated": True}).body()["data"]["truncated"]
-
-
 def test_a_target_cannot_delay_a_notification_beyond_the_delivery_period() -> None:
     world = GRAPH.world()
     world.notifier.error = RetryLater("the server is busy", 10 * DELIVERY_PERIOD)
@@ -137,17 +111,6 @@ def _refuse_target(name: str) -> Watch:
         return call()
 
     return watch
-
-
-def test_later_notifications_wait_for_earlier_ones() -> None:
-    world = MANUAL.world()
-    world.notifier.error = TransientError("away")
-    replace(MANUAL, options={"notify": [HOOK]}).run(world)
-    world.drain()
-    assert len(world.files.names(notifications_path(TASK))) == 4
-    world.notifier.error = None
-    deliver_all(world)
-    assert [str(notice.status) for _, notice in world.notifier.deliveries] == [*["user_turn"] * 3, "cancelled"]
 
 
 def test_a_notification_that_failed_once_is_delivered_before_later_ones() -> None:

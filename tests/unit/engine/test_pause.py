@@ -27,15 +27,6 @@ def test_a_paused_task_runs_one_step_for_each_request() -> None:
     assert_same(world, paused_task(pause=False), "")
 
 
-def test_a_step_request_pauses_a_running_task_after_its_turn() -> None:
-    world = SEQUENTIAL.world()
-    world.submit(SEQUENTIAL.team)
-    world.deliver(world.dispatcher.queue.popleft())
-    world.step()
-    world.settle()
-    assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 2)
-
-
 def test_a_repeated_request_has_no_effect() -> None:
     world = paused_task()
     world.pause()

@@ -2,17 +2,16 @@
 
 from typing import Any
 
-import pytest
 from celery import Celery
 
-from roboco.client.operator.dead_letters import dismiss, requeue
+from roboco.client.operator.dead_letters import requeue
 from roboco.domain.decision.action import Route
 from roboco.domain.history.state import History
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
-from roboco.errors import TransientError, UsageError
-from tests.support.memory_ports.journeys import CUSTOM, GRAPH, TOOLS, Journey
+from roboco.errors import TransientError
+from tests.support.memory_ports.journeys import CUSTOM, GRAPH, Journey
 from tests.support.memory_ports.watch import Crash, PortCall, crash_at, make_call
 from tests.support.memory_ports.world import TASK, World
 
@@ -43,20 +42,6 @@ def test_a_turn_that_kills_its_workers_leaves_one_dead_letter() -> None:
         MAX_ATTEMPTS,
     )
     assert letter.reason == world.summary().reason
-
-
-def test_a_call_that_kills_its_workers_leaves_one_dead_letter_and_an_error_result(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    world = TOOLS.world()
-    world.submit(TOOLS.team)
-    world.watch = crash_at("toolbox.run")
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert dead_letters_of(world) == [("tool", MAX_ATTEMPTS)] * 3
-    messages = [record.getMessage() for record in caplog.records if "a dead letter is stored" in record.getMessage()]
-    assert len(messages) == 3
-    assert messages[0].startswith(f"task {TASK}: tool 'add' was lost {MAX_ATTEMPTS} times, with the worker that ran it")
 
 
 def test_a_task_whose_passes_kill_the_sweeper_is_abandoned() -> None:
@@ -135,19 +120,6 @@ def test_a_task_whose_passes_always_fail_is_quarantined_and_can_be_requeued() ->
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert not world.engine.tasks.dead_letters.entries()
-
-
-def test_dead_letter_of_an_ended_task_can_be_deleted() -> None:
-    world = crashing_world("model.stream")
-    world.settle()
-    [letter] = world.engine.tasks.dead_letters.entries()
-    with pytest.raises(UsageError, match=f"roboco dead-letters dismiss {letter.letter_id} takes it off the list"):
-        requeue(world.engine, Celery(), letter.letter_id)
-    assert dismiss(world.engine.tasks, letter.letter_id) == letter
-    assert world.engine.tasks.dead_letters.entries() == []
-    assert dismiss(world.engine.tasks, letter.letter_id) is None
-    world.settle()
-    assert world.engine.tasks.dead_letters.entries() == []
 
 
 def test_a_task_without_a_history_is_quarantined() -> None:

@@ -9,11 +9,12 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.run.tool_call import LOST_REASON, close_overdue_call
+from roboco.ports.telemetry import TOOL_SECONDS
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import Crash, crash_at, make_call, refusing
+from tests.support.memory_ports.watch import crash_at, make_call, refusing
 from tests.support.memory_ports.world import TASK, WORKER, World, team_of, world_parts
 
 UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
@@ -111,6 +112,19 @@ def test_the_outcome_of_a_killed_irreversible_call_is_unknown() -> None:
     assert len(runs) == 1
 
 
+def test_a_call_that_is_killed_at_its_time_limit_is_an_error_with_its_measurement() -> None:
+    world, _ = world_with_payments("pure")
+    message = next_tool(world)
+    world.watch = crash_at("toolbox.run")
+    world.deliver(message)
+    world.watch = make_call
+    close_overdue_call(world.engine, message.assignment, 30.0)
+    world.settle()
+    assert results_step(world).results[0].error == "tool 'pay' was killed after 30 s"
+    assert world.telemetry.values(TOOL_SECONDS, "pay", "error") == [30.0]
+    assert {"agent": "clerk", "tool": "pay", "error": "timeout"} in world.telemetry.annotations
+
+
 def test_an_irreversible_call_whose_worker_is_always_lost_is_an_unknown_outcome() -> None:
     world, runs = world_with_payments("irreversible")
     world.watch = crash_at("files.create", after=True)
@@ -157,30 +171,3 @@ def test_a_call_that_is_closed_during_a_slow_write_of_its_intent_does_not_run(st
     world.settle()
     assert not runs
     assert results_step(world).results[0].error == UNKNOWN_OUTCOME
-
-
-def test_late_writes_of_a_lost_worker_do_not_let_a_call_run_twice() -> None:
-    """Each write to the workspace is repeated at the end of the call of the next attempt, and after its crash."""
-    world, runs = world_with_payments("irreversible")
-    writes: list[Any] = []
-    late: list[Any] = []
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "files.create" and not late:
-            late.append(True)
-            world.clock.move(16)
-            world.sweep()
-        if name.startswith("files.") and name not in ("files.get", "files.names"):
-            writes.append(call)
-        if name == "toolbox.run":
-            answer = call()
-            for write in list(writes):
-                write()
-            if len(runs) == 1:
-                raise Crash
-            return answer
-        return call()
-
-    world.watch = watch
-    world.settle()
-    assert len(runs) <= 1

@@ -5,13 +5,10 @@ from itertools import combinations
 
 import pytest
 
-from roboco.domain.ids import check_item_id, check_task_id
-from roboco.errors import StateConflict
+from roboco.domain.ids import check_task_id
 from roboco.gateway.idempotency import (
     NewTaskId,
-    chosen_item_id,
     new_task_id,
-    reporting_reuse,
     task_id_of_key,
 )
 from roboco.gateway.problem import Problem
@@ -41,25 +38,3 @@ def test_a_new_task_has_the_id_of_the_body_or_of_the_key_or_a_random_one() -> No
     for tenant, task_id, key in (("acme", "other:t", None), ("acme", "t", "k")):
         with pytest.raises(Problem):
             new_task_id(tenant, task_id, key)
-
-
-def test_an_item_has_the_id_of_the_body_or_of_the_key_or_a_new_one() -> None:
-    assert chosen_item_id("mine", None, "t", "stop") == "mine"
-    assert chosen_item_id(None, None, "t", "stop") is None
-    derived = chosen_item_id(None, "k", "t", "stop")
-    assert check_item_id(derived).startswith("i_")
-    assert derived == chosen_item_id(None, '"k"', "t", "stop") == chosen_item_id(None, "k", "acme:t", "stop")
-    assert len({derived, chosen_item_id(None, "k", "u", "stop"), chosen_item_id(None, "k", "t", "pause")}) == 3
-    with pytest.raises(Problem) as found:
-        chosen_item_id("mine", "k", "t", "stop")
-    assert found.value.status == 400
-
-
-def test_other_content_under_a_key_is_422_and_without_a_key_a_conflict() -> None:
-    with pytest.raises(Problem) as found, reporting_reuse("k", lambda: True):
-        raise StateConflict("other content")
-    assert (found.value.status, found.value.code) == (422, "conflict")
-    with pytest.raises(StateConflict), reporting_reuse(None, lambda: True):
-        raise StateConflict("other content")
-    with pytest.raises(StateConflict), reporting_reuse("k", lambda: False):
-        raise StateConflict("the task is busy")

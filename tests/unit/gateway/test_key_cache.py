@@ -128,13 +128,3 @@ def test_a_flood_of_wrong_ids_neither_delays_nor_evicts_a_known_key(
         assert list(store.cache._keys) == [GOOD]
 
     run(work())
-
-
-def test_a_deleted_key_ends(store: Store) -> None:
-    async def work() -> None:
-        await store.cache.get(GOOD)
-        del store.keys[GOOD]
-        store.now = FRESH_SECONDS + 0.1
-        assert await store.cache.get(GOOD) is None
-
-    run(work())

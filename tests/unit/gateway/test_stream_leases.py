@@ -83,19 +83,6 @@ def test_streams_are_counted_by_caller_and_tenant() -> None:
     run(test, RELEASE_DELAY=0.01)
 
 
-def test_many_streams_that_close_together_cost_one_command() -> None:
-    async def test(leases: StreamLeases, counts: Counts) -> None:
-        streams = [leases.stream(account(limit=1000)) for _ in range(500)]
-        await asyncio.gather(*(one.__aenter__() for one in streams))
-        before = counts.commands
-        for one in streams:
-            await one.__aexit__(None, None, None)
-        await until(lambda: counts.held["key:one"] == (0, 0))
-        assert counts.commands - before <= 2
-
-    run(test, RELEASE_DELAY=0.05)
-
-
 def test_a_refused_stream_is_not_counted() -> None:
     async def test(leases: StreamLeases, counts: Counts) -> None:
         async with leases.stream(account(limit=1)):
@@ -173,11 +160,3 @@ def test_a_stream_that_closes_during_a_renewal_is_released_and_stops_no_other_re
             assert not renewing.done()
 
     run(test, SlowCounts, RELEASE_DELAY=0.01)
-
-
-def test_without_limits_nothing_is_stored() -> None:
-    async def test(leases: StreamLeases, counts: Counts) -> None:
-        async with leases.stream(account(limit=None)), leases.stream(None):
-            assert counts.commands == 0
-
-    run(test)

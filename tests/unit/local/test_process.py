@@ -43,9 +43,3 @@ def test_a_signal_that_arrives_while_a_server_starts_ends_the_server(
     [child] = started
     assert child.returncode == -signal.SIGKILL
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_signal_that_is_ignored_stays_ignored(started: list["subprocess.Popen[bytes]"], tmp_path: Path) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    server = process.start_server("sleeper", SLEEP, log=tmp_path / "log")
-    assert server.alive()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roboco.model.errors import ServerFailure, model_error
+from roboco.model.errors import ServerFailure, container_hint, model_error
 from roboco.model.learned import Lessons
 from tests.contract.model.model_calls import make_request
 
@@ -162,6 +162,12 @@ def test_a_failure_of_the_server_within_a_stream_is_an_outage(error: dict[str, A
     assert model_error(ServerFailure.within_stream({"error": error}), make_request()).retryable is retryable
 
 
+def test_a_container_that_calls_itself_is_named_the_address_of_its_host() -> None:
+    assert "host.docker.internal" in container_hint("http://localhost:11434/v1", True)
+    for address, in_container in (("http://localhost:11434/v1", False), ("http://models:11434/v1", True), (None, True)):
+        assert container_hint(address, in_container) == ""
+
+
 TOOLS = [{"type": "function", "function": {"name": "temperature", "strict": True, "parameters": {}}}]
 SENT = {
     "model": "m",
@@ -236,6 +242,26 @@ def test_a_refusal_of_messages_or_tools_changes_their_form_once(words: str, less
             {"temperature": 0.5, "top_p": 0.5},
             refused("`temperature` and `top_p` cannot both be specified for this model."),
             "'temperature'",
+        ),
+        (
+            {"temperature": 0.4},
+            refused("'temperature' does not support 0.4. Only the default (1) value"),
+            "'temperature'",
+        ),
+        ({}, extra("stream_options"), "'stream_options'"),
+        ({"seed": 1}, {"object": "error", "message": extra("seed")}, "'seed'"),  # Mistral
+        (
+            {"max_tokens": 99_999},
+            refused("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"),
+            "8192",
+        ),
+        (
+            {"max_tokens": 5000},
+            refused(
+                "'max_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request "
+                "has 30 input tokens (5000 > 4096 - 30)."
+            ),
+            "no maximum",
         ),
         ({}, {"error": "property 'stream_options' is unsupported"}, "'stream_options'"),
         ({}, refused("Additional properties are not allowed ('stream_options' was unexpected)"), "'stream_options'"),

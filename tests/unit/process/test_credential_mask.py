@@ -6,7 +6,7 @@ import urllib.parse
 
 import pytest
 
-from roboco.process.credential_mask import MAX_LINES, CredentialMask, secret_texts
+from roboco.process.credential_mask import MAX_LINES, CredentialMask
 
 QUOTED = "pa'ss\\word\"-98765"
 
@@ -32,12 +32,6 @@ def mask_of(*values: str) -> CredentialMask:
 )
 def test_mask_a_value_is_replaced_in_each_form(text: str) -> None:
     assert "word" not in mask_of(QUOTED)(text)
-
-
-@pytest.mark.parametrize("text", ["it's-canary", 'canary-"quoted"', "canary-é\\n"])
-def test_mask_a_value_with_one_kind_of_quote_is_replaced_in_each_form(text: str) -> None:
-    for shown in (repr(text), repr([text, "'\""]), repr(text + '"'), repr(text + "'"), json.dumps(text)):
-        assert "canary" not in mask_of(text)(shown)
 
 
 @pytest.mark.parametrize("secret", ["canary-s3cr3t", "canary+with/odd?bytes=é", "Bearer sk-canary-1234"])
@@ -74,7 +68,3 @@ def test_mask_json_a_key_is_replaced_and_no_value_lost() -> None:
 
 def test_mask_bytes_a_value_is_replaced() -> None:
     assert mask_of("canary-a").mask_bytes(b"\xff canary-a") == b"\xff ***"
-
-
-def test_short_texts_are_no_secrets() -> None:
-    assert secret_texts(" abc \n") == ()

@@ -87,16 +87,6 @@ def test_get_another_name_is_refused_before_the_function_is_called(found: Creden
     assert ASKED == []
 
 
-def test_get_without_a_setting_names_it() -> None:
-    with pytest.raises(UsageError, match="ROBOCO_CREDENTIALS is not set"):
-        Credentials().get("acme", "crm")
-
-
-def test_get_a_module_that_is_missing_may_be_there_later() -> None:
-    with pytest.raises(TransientError, match="raised ModuleNotFoundError"):
-        Credentials("no_such_module:find").get("acme", "crm")
-
-
 def test_get_a_function_that_hangs_delays_each_caller_once_and_no_other_tenant(
     found: Credentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,20 +25,6 @@ def test_per_process_two_concurrent_threads_share_one_value() -> None:
         assert [pending.result() for pending in [pool.submit(per_process), pool.submit(per_process)]] == [1, 1]
 
 
-def test_per_process_after_an_error_the_next_caller_creates_the_value() -> None:
-    numbers = count(1)
-
-    def create() -> int:
-        if (number := next(numbers)) == 1:
-            raise OSError("away")
-        return number
-
-    per_process = PerProcess(create)
-    with suppress(OSError):
-        per_process()
-    assert (per_process(), per_process()) == (2, 2)
-
-
 def test_per_process_forked_child_creates_its_own_value_while_the_parent_creates_one() -> None:
     creating, forked = threading.Event(), threading.Event()
     parent = os.getpid()

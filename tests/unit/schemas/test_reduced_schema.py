@@ -22,17 +22,12 @@ ZOD_EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][
     [
         (STRING | {"pattern": ZOD_EMAIL}, STRING, "pattern"),
         (STRING | {"nullable": True}, {"type": ["string", "null"]}, "nullable"),
-        (STRING | {"nullable": False}, STRING, "nullable"),
         ({"enum": ["a"], "nullable": True}, {"anyOf": [{"enum": ["a"]}, {"type": "null"}]}, "nullable"),
         ({"type": "array", "items": []}, {"type": "array", "items": True}, "items"),
         ({"$ref": "#/properties/y", "title": "x"}, {"title": "x"}, "$ref"),
-        ({"type": "file", "maxLength": 3}, {"maxLength": 3}, "type"),
-        ({"minimum": 1, "exclusiveMinimum": True}, {"minimum": 1}, "exclusiveMinimum"),
         ({"patternProperties": {"a": {}}, "additionalProperties": False, "minProperties": 1}, {"minProperties": 1}, ""),
         ({"not": {"type": "string", "pattern": "(?=x)"}, "title": "x"}, {"title": "x"}, ""),
-        ({"if": {"pattern": "(?=x)"}, "then": False, "title": "x"}, {"title": "x"}, ""),
         ({"oneOf": [STRING | {"pattern": "(?=x)"}, STRING]}, {"anyOf": [STRING, STRING]}, ""),
-        ({"items": STRING, "prefixItems": []}, {}, ""),
         ({"contains": {}, "minContains": "0"}, {}, ""),
         ({"contains": {"pattern": "(?=x)"}, "maxContains": 1}, {"contains": {}}, ""),
         ({"$id": "https://a.example/b", "type": "string"}, True, ""),
@@ -124,7 +119,7 @@ def _nested_schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({}, optional=parts)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     st.recursive(_LEAF_SCHEMAS, _nested_schemas, max_leaves=8),
     _LEAF_SCHEMAS,

@@ -13,18 +13,6 @@ from roboco.errors import InvalidTeam, UsageError
 from roboco.team_files.file import load_team, parse_team
 from roboco.templates import rendering
 
-TEAM_YAML = """
-name: desk
-agents:
-  - {name: writer, prompt_file: prompts/writer.md}
-  - {name: critic, prompt: "Review {{ task.prompt }}"}
-collaboration_model:
-  type: graph
-  routing_graph:
-    writer: critic
-    critic: [{to: END, when: {contains: "APPROVED"}}, writer]
-"""
-
 
 def write_file(folder: Path, name: str, content: str) -> Path:
     path = folder / name
@@ -44,13 +32,9 @@ def write_team_of(folder: Path, **agent: Any) -> Path:
     return write_file(folder, "team.json", json.dumps({"name": "desk", "agents": [{"name": "one"} | agent]}))
 
 
-@pytest.mark.parametrize("name", ["team.toml", "team", "team.yaml.bak"])
-def test_a_file_with_another_extension_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match=r"must end in \.yaml, \.yml, \.json"):
-        load_team(write_file(tmp_path, name, TEAM_YAML))
-
-
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"must end in \.yaml, \.yml, \.json"):
+        load_team(write_file(tmp_path, "team.yaml.bak", "name: desk"))
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         load_team(tmp_path / "team.yaml")
     (tmp_path / "folder.yaml").mkdir()
@@ -66,12 +50,9 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     [
         ("team.json", "{", "the file: is not JSON"),
         ("team.json", "[" * 100_000, "the file: is not JSON"),
-        ("team.yaml", "a: [", "the file: is not YAML"),
-        ("team.yaml", "a: b: c", "the file: is not YAML"),
         ("team.yaml", "[" * 600, "the file: is not YAML"),
         ("team.yaml", "!!python/object/apply:os.system ['id']", "the file: is not YAML"),
         ("team.yaml", "", "the file: must hold 'name' and 'agents' (it is empty)"),
-        ("team.yaml", "- a", "the file: must hold 'name' and 'agents'"),
         ("team.json", '"text"', "the file: must hold 'name' and 'agents'"),
     ],
 )
@@ -93,22 +74,18 @@ def test_both_a_prompt_and_a_prompt_file_are_refused(tmp_path: Path) -> None:
         ("nothing.md", "No such file"),
         ("folder", "it is no regular file"),
         ("../outside.md", "name a file beside or below the team file"),
-        ("folder/../../outside.md", "name a file beside or below the team file"),
         ("/etc/hostname", "name a file beside or below the team file"),
-        ("link.md", "the file lies outside the team's folder"),
         ("linked/outside.md", "the file lies outside the team's folder"),
         ("latin.md", "utf-8"),
         ("a\0b", "null"),
         ("", ""),
         (5, "name a file"),
-        (["x.md"], "name a file"),
     ],
 )
 def test_an_unreadable_prompt_file_is_refused(tmp_path: Path, prompt_file: object, expected: str) -> None:
     write_file(tmp_path, "outside.md", "secret")
     folder = tmp_path / "teams"
     (folder / "folder").mkdir(parents=True)
-    (folder / "link.md").symlink_to(tmp_path / "outside.md")
     (folder / "linked").symlink_to(tmp_path)
     (folder / "latin.md").write_bytes(b"\xff")
     [mistake] = mistakes_in(write_team_of(folder, prompt_file=prompt_file))
@@ -206,8 +183,7 @@ def test_a_team_that_includes_itself_is_refused(tmp_path: Path) -> None:
         load_team(tmp_path / "lead.yaml")
 
 
-@pytest.mark.parametrize("name", ["../x.yaml", "/etc/x.yaml"])
-def test_a_team_outside_the_folder_is_not_read(tmp_path: Path, name: str) -> None:
-    (tmp_path / "lead.yaml").write_text(LEAD_YAML.replace("sub/helpers.yaml", name))
+def test_a_team_outside_the_folder_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "lead.yaml").write_text(LEAD_YAML.replace("sub/helpers.yaml", "../x.yaml"))
     with pytest.raises(InvalidTeam, match="name a file beside or below the team file"):
         load_team(tmp_path / "lead.yaml")

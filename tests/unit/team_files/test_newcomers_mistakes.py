@@ -44,33 +44,16 @@ def mistakes_in(folder: Path, text: str) -> list[str]:
     [
         ("", "the file: must hold 'name' and 'agents' (it is empty); roboco init writes a team"),
         (
-            "- name: desk\n",
-            "the file: must hold 'name' and 'agents' (found [{'name': 'desk'}]); roboco init writes a team",
-        ),
-        (
             team(f"- {CRITIC}", "- name: critic\n    prompt: {{ task.prompt }}"),
             'line 6, "prompt: {{ task.prompt }}": quote a text that begins with {{',
-        ),
-        (
-            team(f"- {CRITIC}", "- name: critic\n    prompt: {% if x %}"),
-            'line 6, "prompt: {% if x %}": quote a text that begins with {%',
-        ),
-        (
-            team(f"- {CRITIC}", "- name: critic\n    prompt: {{ task.prompt }} in short"),
-            "quote a text that begins with {{",
         ),
         (
             team(f"- {CRITIC}", "- name: critic\n    prompt: Review: it"),
             'line 6, "prompt: Review: it": quote a text that contains ": "',
         ),
         (team(f"- {CRITIC}", "- name: critic\n    prompt: @it"), "quote a text that begins with @"),
-        (team(f"- {CRITIC}", "- name: critic\n    prompt: *it"), "quote a text that begins with *"),
         (
             team(f"- {CRITIC}", "- name: critic\n     prompt: hi"),
-            'line 6, "prompt: hi": indent this line as the entries before it',
-        ),
-        (
-            team(f"- {CRITIC}", "- name: critic\n   prompt: hi"),
             'line 6, "prompt: hi": indent this line as the entries before it',
         ),
         (team("  - {name: critic", "\t- {name: critic"), "indent with spaces, not with a tab"),
@@ -90,7 +73,6 @@ def mistakes_in(folder: Path, text: str) -> list[str]:
             team("critic, prompt", "critic, promt"),
             "agents[1].promt: no such field here (found 'Review it'); did you mean 'prompt'?",
         ),
-        (team("agents:", "agent:"), "did you mean 'agents'?"),
         (team("models: {m:", "model: {m:"), "did you mean 'models'?"),
         (
             f"{TEAM}{GRAPH.replace('[critic]', '[{to: critic, when: {contain: OK}}]')}",
@@ -98,22 +80,13 @@ def mistakes_in(folder: Path, text: str) -> list[str]:
         ),
         (f"{TEAM}{GRAPH.replace('graph,', 'grahp,')}", "'manual', 'graph', 'custom'; did you mean 'graph'?"),
         (
-            f"{TEAM}{GRAPH.replace('[critic]', '[critc]')}",
-            "no agent 'critc', possible are 'writer', 'critic', 'END', 'USER'",
-        ),
-        (
             f"{TEAM}collaboration_model: graph\n",
             "collaboration_model: write {type: graph}, or another type (found 'graph')",
-        ),
-        (
-            f"{TEAM}tools: [{{name: word_count, function: mtools.word_count}}]",
-            'tools[0].function: write "package.module:function", with a colon before the function',
         ),
         (
             "name: desk\nagents:\n  writer: {prompt: hi}\n",
             "agents: write a list: a dash before each agent, as in - {name: ..., prompt: ...}",
         ),
-        ("name: desk\nagents:\n  name: writer\n  prompt: hi\n", "agents: write a list: a dash before each agent"),
         ("name: desk\nagents: []\n", "agents: write at least 1 agent"),
         ("name: desk\nagents: [writer]\n", "agents[0]: write {name: ..., prompt: ...} (found 'writer')"),
         (team("name: writer", "name: the writer"), "agents[0].name: write letters, digits, _ and -, a letter first"),
@@ -130,7 +103,6 @@ def mistakes_in(folder: Path, text: str) -> list[str]:
             team("{model: gpt-4o-mini, default: true}", "gpt-4o-mini"),
             "models.m: write {model: ...} (found 'gpt-4o-mini')",
         ),
-        (team("Review it}", "Review it, tools: word_count}"), "agents[1].tools: write a list: [word_count]"),
     ],
 )
 def test_each_message_says_what_to_write(tmp_path: Path, text: str, expected: str) -> None:

@@ -37,13 +37,9 @@ def team_of(profile: dict[str, Any], **fields: Any) -> dict[str, Any]:
     "profile",
     [
         auto("gpt-4o-mini"),
-        auto("gpt-5", provider="openai-responses"),
         auto("claude-sonnet-4-5", provider="anthropic"),
-        auto("gemini-2.5-pro", provider="google"),
         auto("anthropic.claude-sonnet-4-5-20250929-v1:0", provider="bedrock"),
         auto("mistral-large-latest", base_url="https://api.mistral.ai/v1"),
-        auto("llama-3.3-70b-versatile", base_url="https://api.groq.com/openai/v1"),
-        auto("deepseek-chat", base_url="https://api.deepseek.com"),
         auto("openai/gpt-4o", base_url="https://openrouter.ai/api/v1"),
         auto("claude-sonnet-4-5", provider="anthropic", base_url="https://models.example.com"),
     ],

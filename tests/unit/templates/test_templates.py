@@ -72,31 +72,12 @@ def test_a_template_has_no_access_beyond_its_variables(template: str) -> None:
     "template",
     [
         "{{ nothing }}",
-        "{{ context.nothing }}",
         "{{ context.nothing.more }}",
         "{% for x in context.nothing %}{% endfor %}",
-    ],
-)
-def test_a_missing_variable_is_refused_and_not_left_out(template: str) -> None:
-    with pytest.raises(
-        UsageError, match=r"the template fails: .*(undefined|unknown variable|no element|context of the task has no)"
-    ):
-        render(template)
-
-
-@pytest.mark.parametrize(
-    "template",
-    [
         "{{ 1 / 0 }}",
-        "{{ 'a' + 1 }}",
-        "{{ '%d' % 'x' }}",
-        "{{ 'a'.encode('nothing') }}",
         "{{ 'abc'.index('z') }}",
         "{{ range(10 ** 9) | list }}",
-        "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}",
         "{{ agent() }}",
-        "{{ 'x' | nothing }}",
-        "{{ {}[[]] }}",
         "{{ [1] | select('odd', case=1) | list }}",
         "{{ [] | max }}",
     ],
@@ -212,145 +193,48 @@ def test_a_template_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPat
         render(long)
 
 
-JINJA_TEMPLATES = [
-    (
-        "{{ task.prompt | upper }} {{ 'aB c-d' | title }} {{ 'aB' | capitalize }} {{ 'AB' | lower }} {{ ' a "
-        "' | trim }}",
-        "WRITE Ab C-D Ab ab a",
-    ),
-    ("{{ context.nothing | default('x') }} {{ context.nothing | d }} {{ '' | default('y', true) }}", "x  y"),
-    (
-        "{{ team.agents | map(attribute='name') | join(', ') }} {{ team.agents | join('/', attribute='name') }}",
-        "one, two one/two",
-    ),
-    (
-        "{{ team.agents | length }} {{ 'abc' | count }} {{ [3, 1, 2] | sort }} {{ ['b', 'A'] | sort(reverse=true) }}",
-        "2 3 [1, 2, 3] ['b', 'A']",
-    ),
-    (
-        "{{ [1, 2, 1] | unique | list }} {{ [1, 2] | sum }} {{ [1, 2] | first }} {{ [1, 2] | last }} {{ "
-        "'abc' | reverse }}",
-        "[1, 2] 3 1 2 cba",
-    ),
-    ("{{ '<&>' | tojson }}", '"\\u003c\\u0026\\u003e"'),
-    ("{{ (1, ('x', ())) | tojson(3) }}", '[\n   1,\n   [\n      "x",\n      []\n   ]\n]'),
-    ("{{ 1e99 | tojson }} {{ {} | tojson(2) }}", "1e+99 {}"),
-    (
-        "{{ context }} {{ team.agents }} {{ [1, 2.5, none, true, 'it\\'s'] }} {{ (1,) }} {{ {} }} {{ (1, 'a') }}",
-        "{'tone': 'dry', 'lines': ['a', 'b']} [{'name': 'one'}, {'name': 'two'}] [1, 2.5, None, True, "
-        "\"it's\"] (1,) {} (1, 'a')",
-    ),
-    (
-        "{{ 'a-b-a' | replace('a', 'c') }} {{ 'aaa' | replace('a', 'b', 2) }} {{ 'a\\nb' | indent(2, true) }}",
-        "c-b-c bba   a\n  b",
-    ),
-    ("{{ '7' | int + 1 }} {{ '1.5' | float }} {{ 2.567 | round(1) }} {{ -3 | abs }} {{ 5 | string }}", "8 1.5 2.6 3 5"),
-    ("{{ 7 / 2 }} {{ 7 // 2 }} {{ 7 % 4 }} {{ 1 + 2 - 4 }} {{ -1 }} {{ 1 ~ 'a' ~ none }}", "3.5 3 3 -1 -1 1aNone"),
-    (
-        "{{ 1 < 2 <= 2 }} {{ 1 == 1.0 }} {{ 'a' != 'b' }} {{ 'a' in 'abc' }} {{ 3 not in [1, 2] }} {{ "
-        "'tone' in context }}",
-        "True True True True True True",
-    ),
-    (
-        "{{ 1 if context.tone == 'dry' else 2 }} {{ not true }} {{ '' or 'x' }} {{ 1 and 2 }} {{ 'a' 'b' }}",
-        "1 False x 2 ab",
-    ),
-    (
-        "{{ task.id is defined }} {{ context.nothing is undefined }} {{ none is none }} {{ 4 is even }} {{ 3 is odd }}",
-        "True True True True True",
-    ),
-    (
-        "{{ 6 is divisibleby 3 }} {{ 1 is in [1] }} {{ 'a' is string }} {{ [] is iterable }} {{ {} is mapping }}",
-        "True True True True True",
-    ),
-    (
-        "{{ 1 is number }} {{ true is boolean }} {{ 1 is eq 1 }} {{ 1 is ne 1 }} {{ true is true }} {{ 1 is "
-        "not none }}",
-        "True True True False True True",
-    ),
-    (
-        "{% for k, v in context.items() %}{{ k }}={{ v }};{% endfor %} {{ context.keys() | list }}",
-        "tone=dry;lines=['a', 'b']; ['tone', 'lines']",
-    ),
-    (
-        "{% for k, v in {'b': 1} | items %}{{ k }}{{ v }}{% endfor %} {{ context.get('x', 5) }} {{ context.get('x') }}",
-        "b1 5 None",
-    ),
-    (
-        "{% for x in context['lines'] %}{{ loop.index }}/{{loop.length}}{{x}}{% if not loop.last %},{% "
-        "endif %}{%endfor%}",
-        "1/2a,2/2b",
-    ),
-    (
-        "{% for x in [1, 2, 3, 4] if x is even %}{{ loop.index0 }}{{ x }}{{ loop.first }}{% else %}none{% endfor %}",
-        "02True14False",
-    ),
-    ("{% for x in [] %}{{ x }}{% else %}none{% endfor %} {% for c in 'ab' %}{{ c }}.{% endfor %}", "none a.b."),
-    (
-        "{% set x = 1 %}{% for i in range(3) %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }} {% set a, b = "
-        "1, 2 %}{{ b }}",
-        "1231 2",
-    ),
-    (
-        "{% if false %}a{% elif context.tone %}b{% else %}c{% endif %} {# a comment #}{% raw %}{{ x }}{% endraw %}",
-        "b {{ x }}",
-    ),
-    ("a\n  {%- if true -%}\n b \n{%- endif %}\nc\n", "ab\nc"),
-    (
-        "{{ [1, 2, 3] | select('odd') | list }} {{ [0, '', 'a'] | select | list }} {{ [1, 2] | reject('in', "
-        "[2]) | list }}",
-        "[1, 3] ['a'] [1]",
-    ),
-    (
-        "{{ [1, 2, 9] | select('>', 1) | list }} {{ ['a', 'b'] | select('lessthan', 'b') | list }} {{ 2 is ge 2 }}",
-        "[2, 9] ['a'] True",
-    ),
-    (
-        "{{ team.agents | selectattr('name', 'equalto', 'two') | list }} {{ [0, 1] | reject | list }} {{ "
-        "'abc' | max }}",
-        "[{'name': 'two'}] [0] c",
-    ),
-    (
-        "{{ team.agents | rejectattr('name', 'in', ['one']) | map(attribute='name') | join }} {{ 3 is lt 2 }}",
-        "two False",
-    ),
-    ("{{ team.agents | selectattr('name') | list | length }} {{ team.agents | rejectattr('name') | list }}", "2 []"),
-    (
-        "{{ team.agents | selectattr('role', 'defined') | list }} {{ [{'a': {'b': 0}}] | rejectattr('a.b') | list }}",
-        "[] [{'a': {'b': 0}}]",
-    ),
-    (
-        "{{ [(1, 'x'), (2, 'y')] | selectattr(0, 'even') | list }} {{ [[1], [0]] | selectattr('0') | list }}",
-        "[(2, 'y')] [[1]]",
-    ),
-    ("{{ [3, 1.5, 2] | min }} {{ [3, 1, 3.0] | max }} {{ ['b', 'A', 'a'] | min }}", "1.5 3 A"),
-    (
-        "{{ ['B', 'a'] | max(case_sensitive=true) }} {{ team.agents | max(attribute='name') }} {{ [true, "
-        "false] | max }}",
-        "a {'name': 'two'} True",
-    ),
-    (
-        "{{ [] | min | default('x') }} {{ [] | max is undefined }} {{ [{'n': [2]}, {'n': [1]}] | "
-        "min(attribute='n.0') }}",
-        "x True {'n': [1]}",
-    ),
-    ("{{ {'b': 1, 'A': 3, 'a': 2} | dictsort }} {{ {} | dictsort }}", "[('A', 3), ('a', 2), ('b', 1)] []"),
-    ("{{ {'b': 1, 'A': 3} | dictsort(by='value', reverse=true) }}", "[('A', 3), ('b', 1)]"),
-    (
-        "{{ 'hello'[1:3] }} {{ [1, 2, 3][::-1] }} {{ context['lines'][-1] }} {{ 'abc'[0] }} {{ range(2, 8, "
-        "3) | list }}",
-        "el [3, 2, 1] b a [2, 5]",
-    ),
-    (
-        "{% for a in team.agents %}{% for b in team.agents %}{{ a.name ~ b.name ~ loop.index }} {% endfor "
-        "%}{% endfor %}",
-        "oneone1 onetwo2 twoone1 twotwo2 ",
-    ),
-]
-"""Templates with the texts that Jinja 3.1 renders."""
-
-
-@pytest.mark.parametrize(("template", "expected"), JINJA_TEMPLATES)
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (
+            "{{ context.nothing | default('x') }} {{ task.id is defined }} {{ '' or 'x' }} {{ 1 ~ none }}",
+            "x True x 1None",
+        ),
+        ("{{ team.agents | map(attribute='name') | join(', ') }} {{ [3, 1] | sum + 1 }}", "one, two 5"),
+        (
+            "{{ (1, ('x', ())) | tojson(3) }} {{ '<' | tojson }}",
+            '[\n   1,\n   [\n      "x",\n      []\n   ]\n] "\\u003c"',
+        ),
+        ("{{ 7 // 2 }} {{ 7 % 4 }} {{ 1 + 2 - 4 }} {{ 2.567 | round(1) }} {{ 'a' in 'abc' }}", "3 3 -1 2.6 True"),
+        (
+            "{% for k, v in context.items() %}{{ k }}={{ v }};{% endfor %}{{ context.get('x', 5) }}",
+            "tone=dry;lines=['a', 'b'];5",
+        ),
+        ("{% for x in context['lines'] if x != 'c' %}{{ loop.index }}{{ x }}{% else %}none{% endfor %}", "1a2b"),
+        (
+            "{% set x = 1 %}{% for i in range(3) %}{% set x = x + i %}{{ x }}{% endfor %}{% set a, b = 1, 2 %}{{ b }}",
+            "1232",
+        ),
+        (
+            "{% if false %}a{% elif context.tone %}b{% else %}c{% endif %}{# a comment #}{% raw %}{{ x }}{% endraw %}",
+            "b{{ x }}",
+        ),
+        ("a\r\n  {%- if true -%}\n b \n{%- endif %}\nc\n", "ab\nc"),
+        (
+            "{{ team.agents | selectattr('name', 'equalto', 'two') | list }} {{ [1, 2] | reject('in', [2]) | list }}",
+            "[{'name': 'two'}] [1]",
+        ),
+        (
+            "{{ [(1, 'x'), (2, 'y')] | selectattr(0, 'even') | list }} {{ team.agents | max(attribute='name') }}",
+            "[(2, 'y')] {'name': 'two'}",
+        ),
+        (
+            "{{ {'b': 1, 'A': 3} | dictsort(by='value', reverse=true) }} {{ [1, 2, 3][::-1] }}",
+            "[('A', 3), ('b', 1)] [3, 2, 1]",
+        ),
+    ],
+)
 def test_a_template_renders_as_jinja_does(template: str, expected: str) -> None:
+    """The texts are those of Jinja 3.1."""
     assert check_template(template) == []
     assert render(template) == expected

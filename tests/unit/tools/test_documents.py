@@ -114,16 +114,15 @@ def test_artifact_read_parses_a_document_once_for_many_parts(monkeypatch: pytest
     run = Sandbox.run
     monkeypatch.setattr(Sandbox, "run", lambda self, code, *rest: [runs.append(code), run(self, code, *rest)][1])  # type: ignore[func-returns-value]
     monkeypatch.setattr(documents, "WINDOW", 50)
-    monkeypatch.setattr(documents, "MAX_WINDOWS", 2)
+    monkeypatch.setattr(documents, "MAX_WINDOWS", 1)
     monkeypatch.setattr(documents, "_WINDOWS", {})
-    words = " ".join(f"word{number}" for number in range(24))
+    words = " ".join(f"word{number}" for number in range(12))
     data = f"<p>{words}</p>".encode()
     found, more = "", True
     while more:
         part = read("words.html", data, offset=len(found), limit=20).result.result
         found, more = found + part["text"], part["more"]
-    assert (found, len(runs), len(documents._WINDOWS)) == (words, -(-len(words) // 50), 2)
-    assert read("words.html", b"<p>other</p>", limit=20).result.result["text"] == "other"
+    assert (found, len(runs), len(documents._WINDOWS)) == (words, -(-len(words) // 50), 1)
     beyond = read("words.html", data, offset=9_000).result.result
     assert (beyond["text"], beyond["more"]) == ("", False)
 
@@ -149,14 +148,12 @@ def bomb(document: bytes, name: str) -> bytes:
         ("bomb.xlsx", lambda: bomb(xlsx(), "xl/worksheets/sheet1.xml")),
         ("deep.html", lambda: b"<div>" * 1_000_000),
         ("cut.pdf", lambda: pdf("text")[:-200]),
-        ("none.pdf", lambda: b"%PDF-1.7\n"),
-        ("fake.docx", lambda: b"PK\3\4" + bytes(1000)),
     ],
 )
 def test_a_hostile_document_is_an_error_or_a_text_within_the_limits(
     name: str, data: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toolboxes, "Sandbox", partial(Sandbox, SandboxLimits(seconds=4, memory=128 * MIB)))
+    monkeypatch.setattr(toolboxes, "Sandbox", partial(Sandbox, SandboxLimits(seconds=2, memory=128 * MIB)))
     result = read(name, data()).result
     assert result.is_error or len(result.result["text"]) <= 16_000
     if result.is_error:

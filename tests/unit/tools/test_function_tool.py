@@ -29,7 +29,7 @@ def test_the_schema_holds_types_defaults_and_descriptions() -> None:
         words: Annotated[list[str], Field(description="the words to find", min_length=1)],
         context: ToolContext,
         where: Place | None = None,
-        order: Literal["old", "new"] = "new",
+        schema: Literal["old", "new"] = "new",
         limit: Annotated[int, Field(ge=1, le=9)] = 5,
     ) -> None:
         """Find things.
@@ -45,9 +45,9 @@ def test_the_schema_holds_types_defaults_and_descriptions() -> None:
     assert parameters["type"] == "object"
     assert parameters["required"] == ["words"]
     assert parameters["additionalProperties"] is False
-    assert set(parameters["properties"]) == {"words", "where", "order", "limit"}
+    assert set(parameters["properties"]) == {"words", "where", "schema", "limit"}
     assert parameters["properties"]["words"]["description"] == "the words to find"
-    assert parameters["properties"]["order"]["enum"] == ["old", "new"]
+    assert parameters["properties"]["schema"]["enum"] == ["old", "new"]
     assert parameters["properties"]["limit"] | {"title": ""} == {
         "default": 5,
         "maximum": 9,
@@ -108,32 +108,3 @@ def test_the_error_for_unfit_arguments_names_each_argument(args: dict[str, Any],
     with pytest.raises(UsageError, match=expected.replace("(", r"\(").replace(")", r"\)")) as raised:
         call(add, **args)
     assert str(raised.value).endswith("; parameters are: a, b")
-
-
-@pytest.mark.parametrize(
-    "name", ["schema", "json", "copy", "validate", "model_config", "model_dump", "model_name", "_a"]
-)
-def test_a_parameter_may_have_any_name_that_python_allows(name: str) -> None:
-    """Or the function is refused when it is marked, without a warning or any other error."""
-    made: dict[str, Any] = {}
-    exec(f"def show({name}: int) -> int:\n    'Show.'\n    return {name} + 1", made)
-    try:
-        described = describe_function(made["show"])
-    except UsageError:
-        return
-    assert list(described.schema("show")["function"]["parameters"]["properties"]) == [name]
-    assert described.call({name: 1}, CONTEXT) == 2
-
-
-def test_error_for_a_result_that_is_no_json_names_the_tool_the_type_and_the_remedy() -> None:
-    def look_up() -> dict[str, object]:
-        """Look it up."""
-        return {"rows": [object()]}
-
-    with pytest.raises(TypeError) as failed:
-        call(look_up)
-    message = str(failed.value)
-    assert message.startswith(
-        "tool 'tests.unit.tools.test_function_tool:look_up' returned a value of type dict that is not JSON: "
-    )
-    assert "it holds a value of type object; return texts, " in message

@@ -99,7 +99,7 @@ def test_a_turn_counts_for_the_budget_of_its_tenant_and_waits_once_it_is_used_up
     assert len(pydantic_agent.REQUESTS) > 1
 
 
-@pytest.mark.parametrize("at", range(1, 140, 9))
+@pytest.mark.parametrize("at", range(1, 140, 19))
 def test_a_kill_repeats_no_request_that_is_recorded(world: World, at: int) -> None:
     world.submit(team())
     count = [0]

@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,12 +130,6 @@ def test_a_file_that_cannot_be_read_now_repeats_only_calls_that_may_be() -> None
         run(lambda context: context.artifact("a"), SilentFiles())
     outcome = run(lambda context: context.artifact("a"), SilentFiles(), effect="irreversible")
     assert "call the tool again later" in str(outcome.result.error)
-
-
-def test_a_context_outside_of_a_call_has_no_files() -> None:
-    context = replace(ToolContext(TASK, "one", "tc_1", "k", 1), attempt=2)
-    with pytest.raises(Exception, match="only a tools worker"):
-        context.artifact("a")
 
 
 def test_a_model_cannot_name_a_file_of_the_worker() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator
 
 from roboco.cli.commands.demo import shipped_team
 from roboco.domain.decision.action import Route
@@ -37,12 +37,6 @@ from tests.unit.domain.steps import TASK, steps_of
 CANARY = "canary-0123456789"
 THIS_MODULE = __name__
 CONTEXT = ToolContext(TASK, "one", "tc_0123456789abcdef", f"{TASK}/tc_1", 1)
-
-
-class Amount(BaseModel):
-    """A number."""
-
-    value: float
 
 
 def refuse_seven(value: int) -> int:
@@ -124,13 +118,8 @@ def give(what: str) -> Any:
         raise exceptions[what]
     values: dict[str, Any] = {
         "object": object(),
-        "tuple": ("a", "\ud800"),
-        "keys": {1: "a"},
-        "nan": float("nan"),
-        "model": Amount(value=float("nan")),
         "text": "ü" * MAX_RESULT_BYTES,
         "json": {"rows": list(range(MAX_RESULT_BYTES))},
-        "edge": "x" * MAX_RESULT_BYTES,
     }
     return values[what]
 
@@ -141,7 +130,7 @@ def verify_payment(args: dict[str, Any], key: str) -> Any:
     return give(args["what"]) if args["what"] not in VERIFIED_EFFECTS else VERIFIED_EFFECTS[args["what"]]
 
 
-VERIFIED_EFFECTS: dict[str, Any] = {"yes": True, "no": False, "none": None, "zero": 0, "receipt": {"id": 7}}
+VERIFIED_EFFECTS: dict[str, Any] = {"yes": True, "no": False, "none": None, "receipt": {"id": 7}}
 
 
 @tool(verify=verify_payment)
@@ -252,11 +241,7 @@ def test_the_tools_of_an_agent_are_described() -> None:
         ("give", {"what": "surrogate"}, "OSError: no file"),
         ("give", {"what": "usage"}, "asked for the wrong thing"),
         ("give", {"what": "time"}, "tool 'give' did not end within its 60 s"),
-        ("give", {"what": "object"}, "object that is not JSON"),
-        ("give", {"what": "nan"}, "float that is not JSON"),
-        ("give", {"what": "model"}, "Amount that is not JSON"),
         ("memory_search", {}, "query: Field required"),
-        ("memory_search", {"query": "sea", "limit": 0}, "limit: "),
         ("artifact_read", {"uri": "nothing"}, "no artifact 'nothing' in this task; artifacts: none"),
         ("artifact_read", {"uri": "../team.json"}, "not allowed"),
         ("artifact_write", {"name": "../x", "content": ""}, "not allowed"),
@@ -316,14 +301,6 @@ def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplo
     assert line.endswith("\n      raise exceptions[what]\n  ValueError: went wrong")
 
 
-@pytest.mark.parametrize("what", ["usage", "time"])
-def test_answer_of_a_tool_is_no_exception(what: str, caplog: pytest.LogCaptureFixture) -> None:
-    files = MemoryFiles()
-    run("give", files, what=what)
-    assert call_failures(files, TASK) == {}
-    assert "the tool raised" not in caplog.text
-
-
 @pytest.mark.parametrize(("name", "on_unknown"), [("pay", "ask"), ("blind", "tell")])
 def test_the_outcome_of_an_irreversible_call_that_timed_out_is_unknown(name: str, on_unknown: str) -> None:
     outcome = run(name, what="time")
@@ -335,26 +312,19 @@ def test_the_outcome_of_an_irreversible_call_that_timed_out_is_unknown(name: str
     ("what", "result", "is_error"),
     [
         ("yes", "the call had its effect", False),
-        ("zero", 0, False),
         ("receipt", {"id": 7}, False),
         ("no", None, True),
     ],
 )
-def test_a_tool_verifies_the_effect_of_a_lost_call(what: str, result: object, is_error: bool) -> None:
+def test_a_tool_verifies_the_effect_of_a_lost_call_or_leaves_it_unknown(
+    what: str, result: object, is_error: bool
+) -> None:
     outcome = verify_call("pay", what)
     assert outcome is not None
     assert (outcome.result.result, outcome.result.is_error, outcome.unknown) == (result, is_error, "")
     assert not is_error or "lost before it had its effect" in str(outcome.result.error)
-
-
-@pytest.mark.parametrize(
-    ("name", "what"), [("pay", "none"), ("pay", "error"), ("pay", "object"), ("pay", "time"), ("blind", "yes")]
-)
-def test_a_tool_without_a_verified_effect_leaves_it_unknown(name: str, what: str) -> None:
-    assert verify_call(name, what) is None
-
-
-def test_an_unavailable_workspace_does_not_verify_a_call() -> None:
+    for name, unknown in (("pay", "none"), ("pay", "error"), ("pay", "object"), ("pay", "time"), ("blind", "yes")):
+        assert verify_call(name, unknown) is None
     with pytest.raises(TransientError):
         verify_call("pay", "transient")
 
@@ -466,11 +436,10 @@ def test_artifacts_are_written_listed_and_read() -> None:
     assert run("artifact_read", files, uri="file://artifacts/a.md").result.result["text"] == "Grüße und mehr"
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
-def test_writes_of_one_name_in_a_step_have_the_versions_of_their_calls(order: tuple[int, ...]) -> None:
+def test_writes_of_one_name_in_a_step_have_the_versions_of_their_calls() -> None:
     files = MemoryFiles()
     calls: list[dict[str, Any]] = [{"name": "a.md", "content": f"text {number}"} for number in range(3)]
-    for number in order:
+    for number in (2, 0, 1):
         earlier: tuple[dict[str, Any], ...] = (
             {"name": 7},
             {"name": "a.md", "content": 7},
@@ -486,21 +455,11 @@ def test_writes_of_one_name_in_a_step_have_the_versions_of_their_calls(order: tu
 
 def test_a_binary_artifact_is_read_in_base64_by_artifact_read() -> None:
     files = MemoryFiles()
-    files.put(f"{TASK}/artifacts/a.bin", data := bytes(range(256)) * 100)
-    found, offset = b"", 0
-    while True:
-        part = run("artifact_read", files, uri="a.bin", offset=offset).result.result
-        assert (part["offset"], part["total_bytes"], len(part["base64"]) <= 16_000) == (offset, 25600, True)
-        found += base64.b64decode(part["base64"])
-        offset = len(found)
-        if not part["more"]:
-            break
-    assert found == data
-    assert (
-        base64.b64decode(run("artifact_read", files, uri="a.bin", offset=3, limit=4).result.result["base64"])
-        == data[3:6]
-    )
-    assert run("artifact_read", files, uri="a.bin", offset=99999).result.result["base64"] == ""
+    files.put(f"{TASK}/artifacts/a.bin", data := bytes(range(256)))
+    for args, expected in (({}, data), ({"offset": 3, "limit": 4}, data[3:6]), ({"offset": 999}, b"")):
+        part = run("artifact_read", files, uri="a.bin", **args).result.result
+        assert (base64.b64decode(part["base64"]), part["total_bytes"]) == (expected, 256)
+        assert part["more"] is (expected == data[3:6])
 
 
 @pytest.mark.parametrize(
@@ -529,61 +488,49 @@ def test_a_team_may_only_tighten_what_a_function_demands(declared: dict[str, Any
         toolbox().describe(team, team.agents[0], {})
 
 
-def crm_outcome(
-    monkeypatch: pytest.MonkeyPatch, value: object, effect: Effect = "pure", tenant: str = "acme", **args: Any
-) -> ToolOutcome:
-    """Return the outcome of a call that needs a credential, which has this value for acme."""
-    values = tenant_credentials.VALUES | {("acme", "crm"): value}
-    monkeypatch.setattr(tenant_credentials, "VALUES", values)
+def box_with(monkeypatch: pytest.MonkeyPatch, **values: object) -> FunctionToolbox:
+    """Return a toolbox that knows these credentials of acme."""
+    known = tenant_credentials.VALUES | {("acme", name): value for name, value in values.items()}
+    monkeypatch.setattr(tenant_credentials, "VALUES", known)
     function = f"{tenant_credentials.__name__}:find"
-    box = toolbox_of(MemoryFiles(), MemoryHistories(), (THIS_MODULE,), Path(tempfile.mkdtemp()), credentials=function)
-    spec = ToolSpec(name="call_crm", function=f"{THIS_MODULE}:call_crm", effect=effect)
-    team = Team.model_validate({"name": "t", "agents": [{"name": "one", "prompt": "x", "tools": ["call_crm"]}]})
+    return toolbox_of(MemoryFiles(), MemoryHistories(), (THIS_MODULE,), Path(tempfile.mkdtemp()), credentials=function)
+
+
+def outcome_of(
+    box: FunctionToolbox, called: str, /, tenant: str = "acme", effect: Effect = "pure", **args: str
+) -> ToolOutcome:
+    """Return the outcome of a call of the function of this module."""
+    spec = ToolSpec(name=called, function=f"{THIS_MODULE}:{called}", effect=effect)
     context = replace(CONTEXT, task_id=f"{tenant}:t1")
-    return box.run(team, ToolCall(id="tc_1", tool_name="call_crm", args=args), spec, context)
+    return box.run(shipped_team("demo"), ToolCall(id="tc_1", tool_name=called, args=args), spec, context)
 
 
 def test_tool_gets_the_credential_of_the_tasks_tenant_and_shows_it_to_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     for tenant in ("acme", "globex"):
-        outcome = crm_outcome(monkeypatch, "canary-crm-of-acme", tenant=tenant)
+        outcome = outcome_of(box_with(monkeypatch), "call_crm", tenant=tenant)
         assert outcome.result.result == {"customer": tenant, "authorization": "Bearer ***", "name": "crm"}
         assert outcome.state == {"seen": "Bearer ***"}
     assert tenant_credentials.ASKED[-2:] == [("acme", "crm"), ("globex", "crm")]
 
 
-def leaking_box(monkeypatch: pytest.MonkeyPatch) -> FunctionToolbox:
-    """Return a toolbox that knows the credential of acme, a whole header."""
-    values = tenant_credentials.VALUES | {("acme", "crm"): CANARY, ("acme", "header"): f"Bearer {CANARY}"}
-    monkeypatch.setattr(tenant_credentials, "VALUES", values)
-    function = f"{tenant_credentials.__name__}:find"
-    return toolbox_of(MemoryFiles(), MemoryHistories(), (THIS_MODULE,), Path(tempfile.mkdtemp()), credentials=function)
-
-
 def test_errors_names_and_found_results_of_a_tool_show_no_credential(monkeypatch: pytest.MonkeyPatch) -> None:
-    box, context = leaking_box(monkeypatch), replace(CONTEXT, task_id="acme:t1")
-    spec, team = ToolSpec(name="leak_crm", function=f"{THIS_MODULE}:leak_crm", effect="pure"), shipped_team("demo")
-    mask = box._credentials.mask_of("acme")
-
-    def leak(**args: str) -> ToolOutcome:
-        return box.run(team, ToolCall(id="tc_1", tool_name="leak_crm", args=args), spec, context)
-
-    assert leak(how="usage").result.error == "refused ***"
+    box, context = box_with(monkeypatch, crm=CANARY), replace(CONTEXT, task_id="acme:t1")
+    assert outcome_of(box, "leak_crm", how="usage").result.error == "refused ***"
     with pytest.raises(TransientError, match=r"^refused \*\*\*$") as raised:
-        leak(how="transient")
+        outcome_of(box, "leak_crm", how="transient")
     assert raised.value.__suppress_context__
-    outcome = box.offload_large(leak(), context)
+    outcome = box.offload_large(outcome_of(box, "leak_crm"), context)
     assert [one.name for one in outcome.artifacts] == ["___.txt"]
     assert CANARY not in repr(outcome)
     lost = ToolSpec(name="lose_crm", function=f"{THIS_MODULE}:lose_crm", effect="irreversible")
     found = box.verify(ToolCall(id="tc_2", tool_name="lose_crm", args={}), lost, context)
     assert found is not None
-    assert found.result.result == mask(f"found {CANARY}") == "found ***"
+    assert found.result.result == "found ***"
 
 
 def test_result_of_a_server_shows_no_credential(monkeypatch: pytest.MonkeyPatch) -> None:
-    box, context = leaking_box(monkeypatch), replace(CONTEXT, task_id="acme:t1")
+    box, context = box_with(monkeypatch, header=f"Bearer {CANARY}"), replace(CONTEXT, task_id="acme:t1")
     monkeypatch.setattr(box, "_servers", EchoServers())
-    mask = box._credentials.mask_of("acme")
     box._credentials.get("acme", "header")
     fields = {"name": "t", "agents": [{"name": "one", "prompt": "x"}], "mcp_servers": {"crm": {"url": "https://h"}}}
     spec = ServerTool(name="crm_x", server="crm", remote="x")
@@ -591,20 +538,19 @@ def test_result_of_a_server_shows_no_credential(monkeypatch: pytest.MonkeyPatch)
     outcome = box.run(Team.model_validate(fields), call, spec, context)
     assert outcome.result.result == [{"structured": {"authorization": "***"}}, {"type": "resource"}]
     assert [one.data for one in outcome.media] == [b"a ***"]
-    assert mask(CANARY) == "***"
 
 
 def test_tool_without_a_credential_ends_with_an_error_for_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("other", "raised KeyError"), ("a/b", "no name")):
-        outcome = crm_outcome(monkeypatch, "canary", name=name)
+        outcome = outcome_of(box_with(monkeypatch), "call_crm", name=name)
         assert outcome.result.is_error
         assert text in str(outcome.result.error)
 
 
 def test_tool_whose_credential_may_come_later_runs_again_only_if_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TransientError, match="credential 'crm' of tenant 'acme': the vault answers 503"):
-        crm_outcome(monkeypatch, tenant_credentials.busy(), "idempotent")
-    outcome = crm_outcome(monkeypatch, tenant_credentials.busy(), "irreversible")
+        outcome_of(box_with(monkeypatch, crm=tenant_credentials.busy()), "call_crm", effect="idempotent")
+    outcome = outcome_of(box_with(monkeypatch, crm=tenant_credentials.busy()), "call_crm", effect="irreversible")
     assert not outcome.unknown
     assert "call the tool again later" in str(outcome.result.error)
 
@@ -619,11 +565,6 @@ def choosy(amount: Choosy) -> int:
     ("name", "args", "expected"),
     [
         ("add", {"a": 1, "b": "2"}, ""),
-        (
-            "add",
-            {"a": "x"},
-            "wrong arguments: a: Input should be a valid integer, unable to parse string as an integer",
-        ),
         ("add", {f"x{n}": n for n in range(999)}, "; and 996 mistakes more; parameters are: a, b"),
         ("choosy", {"amount": 7}, "KeyError: "),
         ("lost", {}, ""),

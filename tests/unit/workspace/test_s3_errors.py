@@ -20,7 +20,7 @@ ANSWERS = [
     (200, "text/html", XHTML),
     (200, "text/plain", ""),
     *((400, "application/xml", XML.format(code)) for code in ("ExpiredToken", "QuotaExceeded", "NeverHeardOf")),
-    *((403, "application/xml", XML.format(code)) for code in ("AccessDenied", "AllAccessDisabled", "XStorageFull")),
+    *((403, "application/xml", XML.format(code)) for code in ("AccessDenied", "InvalidAccessKeyId", "XStorageFull")),
     (404, "application/xml", XML.format("NoSuchBucket")),  # a HEAD has no body, so it cannot be distinguished there
     (500, "application/xml", XML.format("InternalError")),
     (503, "application/xml", XML.format("SlowDown")),

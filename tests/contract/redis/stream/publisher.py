@@ -1,8 +1,10 @@
-"""A publisher of random events and chunks, which followers receive."""
+"""A publisher of random events and chunks, and the reception of its messages."""
 
+import asyncio
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 
 from roboco.domain.history.step import USER
 from roboco.domain.stream.event import AnyEvent
@@ -93,3 +95,24 @@ def no_archive(task_id: str, generation: str, after: int, before: int) -> Iterat
 def text_of(record: Record) -> str:
     """Return the text of the message."""
     return str(record.get("text") or record.get("reason") or record["message"])
+
+
+async def eventually(condition: Callable[[], object], description: str) -> None:
+    """Wait until the condition holds."""
+    try:
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0.01)
+    except TimeoutError as error:
+        raise AssertionError(f"after 60 s still not: {description}") from error
+
+
+async def receive(records: AsyncGenerator[Record | None, None], received: list[str], limit: int = 1_000_000) -> None:
+    """Append the texts of the messages to `received`, up to this number or until the last message."""
+    async with aclosing(records):
+        async for record in records:
+            if record is not None:
+                received.append(text_of(record))
+                limit -= 1
+            if not limit or received[-1:] == [END]:
+                return

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -19,9 +18,9 @@ from roboco.redis.stream import async_follower
 from roboco.redis.stream import subscriptions as redis_subscriptions
 from roboco.redis.stream.async_follower import AsyncFollower
 from roboco.redis.stream.follower import RedisFollower
-from roboco.redis.stream.position import Record, StreamPosition
+from roboco.redis.stream.position import StreamPosition
 from roboco.redis.stream.subscriptions import MAX_QUEUED, ControlSignal
-from tests.contract.redis.stream.publisher import END, Publisher, no_archive, text_of
+from tests.contract.redis.stream.publisher import Publisher, eventually, no_archive, receive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.samples import TASK
 
@@ -37,26 +36,6 @@ def _short_recheck_interval(monkeypatch: pytest.MonkeyPatch) -> None:
 def shared(valkey: ValkeyServer, redis_task: TaskOnRedis) -> RedisFollower:
     """Return the follower whose connection all followers of a loop share."""
     return RedisFollower(redis_task.client, valkey.url, redis_task.keys, no_archive)
-
-
-async def eventually(condition: Callable[[], object], description: str) -> None:
-    """Wait until the condition holds."""
-    try:
-        async with asyncio.timeout(60):
-            while not condition():
-                await asyncio.sleep(0.01)
-    except TimeoutError as error:
-        raise AssertionError(f"after 10 s still not: {description}") from error
-
-
-async def receive(records: AsyncGenerator[Record | None, None], received: list[str]) -> None:
-    """Append the texts of the messages to `received` until the last message."""
-    async with aclosing(records):
-        async for record in records:
-            if record is not None:
-                received.append(text_of(record))
-            if received[-1:] == [END]:
-                return
 
 
 def count_subscriptions(task: TaskOnRedis) -> int:

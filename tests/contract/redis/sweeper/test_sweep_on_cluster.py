@@ -13,7 +13,6 @@ from roboco.domain.task_filter import TaskFilter
 from roboco.engine.engine import Engine
 from roboco.engine.operate.sweep import sweep_shard
 from roboco.errors import TransientError
-from roboco.local.valkey import find_server
 from roboco.redis import client as redis_client
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
@@ -22,7 +21,6 @@ from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts, load_missing, script_texts
 from roboco.redis.task_index import RedisTaskIndex
 from roboco.redis.task_store import StoredSteps, no_steps
-from tests.conftest import need
 from tests.contract.redis.task_under_test import LONG_LEASE
 from tests.support.memory_ports.journeys import MANUAL
 from tests.support.memory_ports.parts import with_parts
@@ -33,13 +31,6 @@ pytestmark = pytest.mark.redis
 TIMEOUT = 2.0
 """Seconds for which the client waits for a node."""
 TASKS = [f"task_{number}" for number in range(60)] + [f"acme:order.{number}" for number in range(60)]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    need(find_server)
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
 
 
 @pytest.fixture

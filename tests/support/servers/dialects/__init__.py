@@ -5,9 +5,7 @@
 
 from collections.abc import Callable, Mapping
 
-from roboco.lab.servers.chat_protocol import ChatRequest
 from roboco.lab.servers.dialect import Dialect
-from tests.support.servers.dialects import chat_rules
 from tests.support.servers.dialects.azure import Azure
 from tests.support.servers.dialects.deepseek import DeepSeek, Kimi
 from tests.support.servers.dialects.gemini import Gemini
@@ -16,14 +14,6 @@ from tests.support.servers.dialects.local import VLLM, LMStudio, NoStreamOptions
 from tests.support.servers.dialects.mistral import Mistral
 from tests.support.servers.dialects.openai import OpenAIDialect
 from tests.support.servers.dialects.openrouter import OpenRouter
-
-
-class Lenient(Dialect):
-    """Refuses what no provider accepts, and needs no key."""
-
-    def check(self, request: ChatRequest) -> None:
-        chat_rules.check(request.body)
-
 
 DIALECTS: Mapping[str, Callable[[], Dialect]] = {
     "openai": OpenAIDialect,
@@ -38,6 +28,6 @@ DIALECTS: Mapping[str, Callable[[], Dialect]] = {
     "ollama": Ollama,
     "openrouter": OpenRouter,
     "vllm": VLLM,
-    "lenient": Lenient,
+    "lenient": Dialect,
 }
 """`lenient` is for benchmarks."""

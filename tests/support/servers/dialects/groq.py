@@ -6,10 +6,7 @@ from typing import Any
 from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
 from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json, encoded
 from roboco.lab.servers.dialect import DONE, event
-from tests.support.servers.dialects.compatible import CompatibleDialect, unknown_fields
-from tests.support.servers.dialects.openai_types import unknown_parameters
-
-_PARAMETERS = frozenset({"include_reasoning", "reasoning_format", "search_settings", "compound_custom", "documents"})
+from tests.support.servers.dialects.compatible import CompatibleDialect
 
 
 class Groq(CompatibleDialect):
@@ -17,13 +14,12 @@ class Groq(CompatibleDialect):
 
     reasoning_field = "reasoning"
 
-    def check_names(self, body: Json) -> None:
-        known = frozenset(body) - frozenset(unknown_parameters(body)) | _PARAMETERS
-        for path, _ in unknown_fields(body, known):
+    def check_unknown(self, unknown: list[tuple[str | int, ...]], body: Json) -> None:
+        for path in unknown:
             problem = f"property '{path[-1]}' is unsupported"
             if len(path) > 1:
-                place = f"'messages.{path[1]}'"
-                problem = f"{place} : for 'role:{path[2]}' the following must be satisfied[({place} : {problem})]"
+                place, role = f"'messages.{path[1]}'", body["messages"][path[1]]["role"]
+                problem = f"{place} : for 'role:{role}' the following must be satisfied[({place} : {problem})]"
             raise Refusal(problem)
 
     def error_body(self, error: Refusal) -> object:

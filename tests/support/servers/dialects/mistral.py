@@ -5,7 +5,7 @@ import re
 from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
 from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json, words
 from roboco.lab.servers.dialect import DONE, event
-from tests.support.servers.dialects.compatible import CompatibleDialect, unknown_fields
+from tests.support.servers.dialects.compatible import CompatibleDialect
 
 _PARAMETERS = frozenset(
     (
@@ -43,13 +43,10 @@ class Mistral(CompatibleDialect):
             expected = "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant"
             raise _misplaced(expected)
 
-    def check_names(self, body: Json) -> None:
-        for path, value in unknown_fields(body, _PARAMETERS):
-            loc, given = ["body", *path], value
-            if isinstance(value, dict) and value:
-                inner, given = next(iter(value.items()))
-                loc.append(inner)
-            detail = {"type": "extra_forbidden", "loc": loc, "msg": "Extra inputs are not permitted", "input": given}
+    def check_unknown(self, unknown: list[tuple[str | int, ...]], body: Json) -> None:
+        own = [(name,) for name in body if name not in _PARAMETERS]
+        for path in [*own, *(one for one in unknown if len(one) > 1)]:
+            detail = {"type": "extra_forbidden", "loc": ["body", *path], "msg": "Extra inputs are not permitted"}
             raise Refusal("Extra inputs are not permitted", status=422, detail=[detail])
 
     def error_body(self, error: Refusal) -> object:

@@ -1,6 +1,5 @@
 """roboco show on a workspace in a folder, without servers."""
 
-import io
 import json
 from pathlib import Path
 
@@ -8,12 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from roboco.cli.commands.show import show
-from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.terminal.screen import Screen
 from roboco.domain.history.call_failure import CallFailure
-from roboco.domain.history.step import RETRY
 from roboco.domain.paths import failure_path, history_path, summary_path, team_path
-from tests.contract.samples import step_after
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
@@ -60,15 +55,6 @@ def test_last_frames_of_an_exception_are_shown_below_the_result(workspace: Path)
         '           raise ValueError("no such order")',
         "       red",
     ]
-
-
-def test_a_step_of_the_orchestrator_is_shown_with_its_event() -> None:
-    output = io.StringIO()
-    step = step_after([step_after([])], "", "orchestrator").model_copy(
-        update={"metadata": {RETRY: {"reason": "the key works"}}}
-    )
-    LiveView(Screen(output)).step(step)
-    assert "a person retried the failed task: the key works" in output.getvalue()
 
 
 def test_exceptions_of_tools_are_part_of_the_json(workspace: Path) -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from roboco.cli.interactive.next_command import local_command, next_commands
+from roboco.cli.interactive.next_command import next_commands
 from roboco.client.pending_actions import PendingActions
-from roboco.domain.history.part import ToolCall, successful_outcome
+from roboco.domain.history.part import ToolCall
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.answer import CallApproval, answer, decide_approval
+from roboco.engine.accept.answer import CallApproval, decide_approval
 from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.accept.test_resolve import world_with_unknown_outcome
 from tests.unit.engine.test_external_calls import world_with_calls
@@ -33,16 +33,6 @@ def test_next_command_approves_the_calls_that_need_it() -> None:
     assert pending.unapproved() == pending.unknown() == []
 
 
-def test_next_command_answers_the_calls_of_the_client() -> None:
-    world = world_with_calls(ASK, ASK)
-    pending, (first, second) = pending_of(world)
-    assert pending.unanswered() == [first, second]
-    answer(world.engine, TASK, successful_outcome(first, 7))
-    assert pending.unanswered() == [second]
-    command = f"roboco answer {TASK} --result JSON  # {second.tool_name}"
-    assert next_commands(TASK, pending, TaskStatus.CLIENT_TOOL_TURN) == [command]
-
-
 @pytest.mark.parametrize(
     ("status", "command"),
     [(TaskStatus.PAUSED, f"roboco resume {TASK}"), (TaskStatus.USER_TURN, f"roboco send {TASK} MESSAGE")],
@@ -50,9 +40,3 @@ def test_next_command_answers_the_calls_of_the_client() -> None:
 def test_next_command_without_calls_follows_from_the_status(status: TaskStatus, command: str) -> None:
     pending = PendingActions(World(world_with_unknown_outcome().given).engine, TASK)
     assert next_commands(TASK, pending, status) == [command]
-
-
-@pytest.mark.parametrize("status", [one for one in TaskStatus if one.waiting])
-def test_no_command_needs_a_redis_that_has_ended(status: TaskStatus) -> None:
-    assert local_command(TASK, status, True) == f"run it again with --id {TASK} on a terminal"
-    assert local_command(TASK, status, False).startswith(f"run it again with --id {TASK} --web, and ")

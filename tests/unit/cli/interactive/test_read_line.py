@@ -1,38 +1,16 @@
-"""read_line returns lines as they are typed, and Ctrl-C interrupts it."""
+"""read_line returns lines as they are typed, also after Ctrl-C has removed one."""
 
 import os
 import pty
 import select
-import signal
 import sys
 import termios
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from roboco.cli.interactive.user import read_line
-from roboco.cli.terminal.signals import Interrupted, raise_on_ctrl_c
-
-
-@pytest.fixture
-def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Yield the file descriptor to type into."""
-    theirs, ours = os.pipe()
-    with os.fdopen(theirs) as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        yield ours
-
-
-def test_ctrl_c_interrupts_the_read(keys: int) -> None:
-    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-    with raise_on_ctrl_c():
-        timer.start()
-        with pytest.raises(Interrupted):
-            read_line("> ")
-    timer.join()
-    os.close(keys)
 
 
 @pytest.fixture

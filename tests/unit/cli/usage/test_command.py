@@ -90,11 +90,3 @@ def test_csv_and_json_lines_are_for_programs() -> None:
     assert dict(zip(header, row, strict=True))["cost"] == "0.25"
     first, last = map(json.loads, call("--json").stdout.splitlines())
     assert (first["type"], first["model"], last["type"], last["total"]["tokens"]) == ("row", ROW.model, "report", 1240)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"), [(("--csv", "--json"), "name one of them"), (("--since", "x"), "'x' cannot be read")]
-)
-def test_wrong_options_are_refused(arguments: tuple[str, ...], message: str) -> None:
-    done = call(*arguments)
-    assert message in str(done.exception)

@@ -64,19 +64,6 @@ def test_all_waiting_calls_of_a_tool_are_approved_and_each_once(rest: RestWorld)
     assert [(one.result, one.is_error) for one in results] == [({"shipped": True}, False)] * 2
 
 
-def test_a_call_that_is_made_after_the_count_is_left(rest: RestWorld) -> None:
-    task_id = run(rest, "a", ("ship", {"n": 1}))
-    approve = bulk(rest, "approve")
-    assert approve.count().tools[0].calls == 1
-    rest.replies = [says("", ("ship", {"n": 2})), says("done")]
-    rest.world.clock.move(1)
-    assert outcomes(approve)[task_id].outcome == "accepted"
-    rest.world.settle(task_id)
-    assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
-    assert outcomes(approve) == {}
-    assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
-
-
 def test_a_run_until_the_time_of_its_count_leaves_later_calls_however_often_it_is_repeated(
     rest: RestWorld,
 ) -> None:
@@ -149,25 +136,16 @@ def test_a_fork_gets_another_team_and_other_content_under_its_id_fails(rest: Res
     assert (failed.outcome, failed.code, failed.new_task_id) == ("failed", "conflict", "")
 
 
-@pytest.mark.parametrize(
-    ("control", "options", "message"),
-    [
+def test_wrong_content_is_refused_before_anything_is_sent(rest: RestWorld) -> None:
+    wrong: list[tuple[str, dict[str, Any], str]] = [
         ("stop", {"tool": "ship"}, "stop takes no tool"),
-        ("approve", {"message": "x"}, "approve takes no message"),
-        ("approve", {"status": "ended"}, "approve concerns open tasks alone"),
         ("answer", {}, "answer needs a result"),
         ("answer", {"result": 1, "declined": True}, "answer needs a result"),
-        ("resolve", {}, "resolve needs happened"),
         ("resolve", {"happened": False, "result": 1}, "did not happen"),
-        ("send", {}, "send needs message"),
         ("send", {"message": " "}, "must be a text that is not empty"),
         ("fork", {"agent": "writer"}, "it answers a message"),
         ("fork", {"new_team": "none"}, "no team 'none'"),
-        ("fork", {"if_busy": "queue"}, "fork takes no if_busy"),
-    ],
-)
-def test_wrong_content_is_refused_before_anything_is_sent(
-    rest: RestWorld, control: str, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        bulk(rest, control, **options)
+    ]
+    for control, options, message in wrong:
+        with pytest.raises(UsageError, match=message):
+            bulk(rest, control, **options)

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roboco.client.operator.usage import UsageCollector, UsageSummary, csv_lines, json_lines, parse_day
-from roboco.client.operator.what_if import start_runs
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import summary_path, usage_path
@@ -21,10 +20,10 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary, entry_of
 from roboco.domain.usage_table import UsageRow, UsageTable
 from roboco.engine.operate.rebuild_index import rebuild_index
-from roboco.engine.usage import STORE_INTERVAL, task_usage
+from roboco.engine.usage import task_usage
 from roboco.errors import CorruptHistory, Forbidden, UsageError
 from tests.support.memory_ports.world import World, world_parts
-from tests.unit.client.operator.test_what_if import RUN, SHOP, ended_world, request, with_prompt
+from tests.unit.client.operator.test_what_if import RUN, SHOP, ended_world, start_runs, with_prompt
 from tests.unit.engine.accept.test_retry_task import failed_world
 
 Turn = tuple[str, str, int, int]
@@ -129,16 +128,6 @@ def test_a_broken_or_foreign_file_is_computed_again(data: bytes) -> None:
     assert world.files.get(usage_path("t1")) not in (data, None)
 
 
-def test_a_history_that_was_restored_to_an_earlier_step_is_counted_again() -> None:
-    world = new_world()
-    append(world, "t1", [("a", "small", 5, 0)] * STORE_INTERVAL)
-    assert task_usage(world.engine.workspace, "t1", None).steps == STORE_INTERVAL
-    restored = new_world()
-    restored.files.put(usage_path("t1"), world.files.get(usage_path("t1")) or b"")
-    append(restored, "t1", [("b", "small", 5, 0)] * (STORE_INTERVAL + 1))
-    assert {cell.agent for cell in task_usage(restored.engine.workspace, "t1", None).cells} == {"b"}
-
-
 def test_a_task_with_a_broken_history_is_named_and_the_report_is_not_complete() -> None:
     world = new_world()
     append(world, "t1", [("a", "small", 5, 0)])
@@ -194,7 +183,7 @@ def test_tasks_that_have_left_the_index_are_reported_as_missing_and_read_from_th
 def test_runs_of_what_if_and_retried_tasks_count_what_they_ran_themselves() -> None:
     """A run counts neither the shared steps nor the calls that did not run; a retry counts its own turns."""
     world = ended_world()
-    start_runs(world.engine, request(team=with_prompt("You are new.")))
+    start_runs(world, team=with_prompt("You are new."))
     world.settle(RUN)
     found = {(row.team, row.tool): row for row in report(world, "team,tool", all_tasks=True).rows}
     shop = SHOP.name
@@ -243,12 +232,6 @@ def test_no_cell_of_a_text_begins_with_a_sign_of_a_formula(sign: str) -> None:
     )
     shown = sign if sign.isprintable() else json.dumps(sign)[1:-1]
     assert list(csv.reader(StringIO("".join(csv_lines(found)), newline="")))[1][0] == f"'{shown}1+1"
-
-
-@pytest.mark.parametrize(("by", "message"), [("", "'' is unknown"), ("day,week", "'week' is"), ("day,day", "twice")])
-def test_a_wrong_dimension_is_refused(by: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        report(new_world(), by)
 
 
 def test_a_table_has_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from roboco.client.operator.what_if import WhatIfRequest, start_runs
+from roboco import Settings
+from roboco.client.operator.what_if import start
 from roboco.domain.decision.what_if import effects_to_keep
 from roboco.domain.history.part import Artifact, ToolOutcome, ToolResult
 from roboco.domain.ids import what_if_id
-from roboco.domain.limits import UsageLimits
 from roboco.domain.paths import artifact_path, recorded_calls_path
 from roboco.domain.recorded.run_comparison import CallCounts, Difference, RunRow, row_of_run, row_of_task
 from roboco.domain.status import TaskStatus
@@ -83,17 +83,10 @@ def ended_world() -> World:
     return world
 
 
-def request(**fields: Any) -> WhatIfRequest:
-    given: dict[str, Any] = {
-        "source": TASK,
-        "seq": None,
-        "group": GROUP,
-        "runs": 1,
-        "unrecorded": "run",
-        "team": None,
-        "limits": UsageLimits(max_seconds=600),
-    }
-    return WhatIfRequest(**(given | fields))
+def start_runs(world: World, source: str = TASK, seq: int | None = None, **options: Any) -> list[str]:
+    """Start the runs of the comparison 0a, or of another one."""
+    given: Any = {"what_if": "0a", **options}
+    return start(world.engine, Settings(), source, seq, given)[1]
 
 
 def effects(world: World) -> list[str]:
@@ -112,7 +105,7 @@ def row(world: World, task_id: str = RUN) -> RunRow:
 
 def test_a_run_of_the_same_team_gets_the_recorded_results_and_runs_no_tool() -> None:
     world = ended_world()
-    assert start_runs(world.engine, request(runs=2)) == [f"{GROUP}-1", f"{GROUP}-2"]
+    assert start_runs(world, runs=2) == [f"{GROUP}-1", f"{GROUP}-2"]
     for task_id in (f"{GROUP}-1", f"{GROUP}-2"):
         world.settle(task_id)
         assert world.summary(task_id).status is TaskStatus.COMPLETED
@@ -145,7 +138,7 @@ def test_a_run_gets_what_was_recalled_and_changes_no_memory() -> None:
     world = World(world_parts(reply, {name: answer for name, _ in words}))
     world.submit(team)
     world.settle()
-    start_runs(world.engine, request(team=with_prompt("You are new.", team)))
+    start_runs(world, team=with_prompt("You are new.", team))
     world.settle(RUN)
     assert [one for one in ran if not one.startswith(TASK)] == [f"{RUN} {{'query': 'tea 2'}}"]
     assert [one.error is None for one in results(world)] == [True, True, True, False, True, False]
@@ -154,7 +147,7 @@ def test_a_run_gets_what_was_recalled_and_changes_no_memory() -> None:
 
 def test_a_call_without_a_record_runs_if_it_is_pure_and_is_refused_otherwise() -> None:
     world = ended_world()
-    start_runs(world.engine, request(team=with_prompt("You are new.")))
+    start_runs(world, team=with_prompt("You are new."))
     world.settle(RUN)
     assert world.summary(RUN).status is TaskStatus.COMPLETED, "the run waits for no approval"
     paid, rome, oslo, marked, more = results(world)
@@ -190,7 +183,7 @@ def triage(effect: str) -> tuple[World, list[str], list[str]]:
 def test_a_function_that_hears_something_else_runs_if_it_is_pure_and_is_refused_otherwise(effect: str) -> None:
     world, heard, said = triage(effect)
     said[0] = "a complaint"
-    start_runs(world.engine, request())
+    start_runs(world)
     world.settle(RUN)
     if effect == "pure":
         assert world.history(RUN)[-1].text == "answer 2"
@@ -215,11 +208,11 @@ def test_equal_calls_get_the_recorded_results_in_their_order() -> None:
     world.given.model.script = again
     world.submit(SHOP)
     world.settle()
-    start_runs(world.engine, request(team=with_prompt("You are new.")))
+    start_runs(world, team=with_prompt("You are new."))
     world.settle(RUN)
     assert [one.result for one in results(world)] == ["weather number 1", "weather number 2", "weather number 3"]
     assert effects(world) == [f"{RUN} weather {{'city': 'Rome'}}"]
-    start_runs(world.engine, request(group="whatif-0b", seq=2, team=with_prompt("You are new.")))
+    start_runs(world, what_if="0b", seq=2, team=with_prompt("You are new."))
     world.settle("whatif-0b-1")
     assert [one.result for one in results(world, "whatif-0b-1")][:2] == ["weather number 1", "weather number 2"]
     assert row(world, "whatif-0b-1").calls == CallCounts(recorded=1, run=1)
@@ -235,7 +228,7 @@ def test_no_crash_lets_a_run_have_an_effect(part: int) -> None:
         world.watch = fault = Fault(n, Crash())
         for _ in range(3):
             try:
-                start_runs(world.engine, request(team=with_prompt("You are new.")))
+                start_runs(world, team=with_prompt("You are new."))
                 break
             except TransientError:
                 continue
@@ -251,7 +244,7 @@ def test_no_crash_lets_a_run_have_an_effect(part: int) -> None:
 def test_a_run_without_its_record_has_no_effect() -> None:
     """As after a restore that has lost the file: the worker refuses what it cannot answer."""
     world = ended_world()
-    start_runs(world.engine, request())
+    start_runs(world)
     del world.files.held[recorded_calls_path(RUN)]
     world.settle(RUN)
     assert effects(world) == [f"{RUN} weather {{'city': 'Rome'}}"]
@@ -261,11 +254,10 @@ PURE_PAY = {"name": "pay", "function": "shop.tools:pay", "effect": "pure"}
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [PURE_PAY, PURE_PAY | {"name": "transfer"}, PURE_PAY | {"function": "shop.other:pay"}],
-    ids=["effect", "name", "function"],
+    ("changed", "nested"),
+    [(PURE_PAY | {"name": "transfer"}, False), (PURE_PAY | {"function": "shop.other:pay"}, True)],
+    ids=["name", "function, nested"],
 )
-@pytest.mark.parametrize("nested", [False, True])
 def test_a_team_that_calls_an_irreversible_tool_pure_cannot_run_it(changed: dict[str, Any], nested: bool) -> None:
     name = changed["name"]
 
@@ -288,7 +280,7 @@ def test_a_team_that_calls_an_irreversible_tool_pure_cannot_run_it(changed: dict
         inner = team.model_dump(mode="json", exclude_none=True) | {"name": "inner"}
         outer = {"name": "clerk", "prompt": "You are new.", "delegates": ["inner"]}
         team = team_of(agents=[outer], teams={"inner": inner})
-    start_runs(world.engine, request(team=team))
+    start_runs(world, team=team)
     world.settle(RUN)
     assert world.summary(RUN).status is TaskStatus.COMPLETED
     assert [one.partition(" ")[2] for one in effects(world)] == ["weather {'city': 'Oslo'}"]
@@ -314,17 +306,6 @@ SERVER = {"url": "https://tools.example/mcp"}
             {"b_pay": "idempotent"},
         ),
         ({"a": SERVER}, {"b": SERVER | {"tools": {"pay": {"effect": "pure"}}}}, {"b_pay": "irreversible"}),
-        (
-            {"a": SERVER | {"tools": {"pay": {"effect": "irreversible"}}}},
-            {"a": {"command": ["other"], "tools": {"pay": {"effect": "pure"}}}},
-            {"a_pay": "irreversible"},
-        ),
-        (
-            {"a": SERVER | {"tools": {"look": {"effect": "pure"}}}},
-            {"b": SERVER | {"tools": {"look": {"effect": "pure"}}}},
-            {},
-        ),
-        ({"a": SERVER}, {"a": SERVER}, {}),
         ({}, {"a": SERVER | {"tools": {"pay": {"effect": "pure"}}}}, {}),
     ],
 )
@@ -361,13 +342,13 @@ def test_a_sub_task_is_answered_from_the_record_or_is_a_run_too() -> None:
     world.submit(DELEGATING)
     world.settle()
     assert len(world.effects) == 1  # type: ignore[attr-defined]
-    start_runs(world.engine, request())
+    start_runs(world)
     world.settle(RUN)
     assert row(world).calls == CallCounts(recorded=1)
     assert not [path for path in world.files.held if path.startswith(f"{RUN}.")], "there is no sub-task"
     assert row(world).difference is None
 
-    start_runs(world.engine, request(group="whatif-0b", team=with_prompt("You are new.", DELEGATING)))
+    start_runs(world, what_if="0b", team=with_prompt("You are new.", DELEGATING))
     other = "whatif-0b-1"
     world.settle(other)
     [child] = {path.partition("/")[0] for path in world.files.held if path.startswith(f"{other}.")}
@@ -389,7 +370,7 @@ def test_files_of_recorded_results_are_copied() -> None:
     )
     world.submit(SHOP)
     world.settle()
-    start_runs(world.engine, request())
+    start_runs(world)
     assert world.files.held[artifact_path(RUN, "map.txt")] == b"7"
 
 
@@ -401,5 +382,5 @@ def test_a_wrong_request_starts_nothing(fields: dict[str, Any], message: str) ->
     world = ended_world()
     before = set(world.files.held)
     with pytest.raises((UsageError, NotFound), match=message):
-        start_runs(world.engine, request(**fields))
+        start_runs(world, **fields)
     assert set(world.files.held) == before

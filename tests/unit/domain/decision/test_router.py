@@ -27,15 +27,10 @@ def next_route(model: dict[str, Any], *lines: Line, agents: str = "a b c") -> Ro
     [
         (1, "a b c", "", "a", "next"),
         (1, "a b c", "a", "b", "next"),
-        (1, "a b c", "a b", "c", "next"),
         (1, "a b c", "a b c", "END", "rounds done"),
         (2, "a b", "a b", "a", "next round"),
-        (2, "a b", "a b a", "b", "next"),
         (2, "a b", "a b a b", "END", "rounds done"),
-        (3, "a", "a a", "a", "next round"),
-        (3, "a", "a a a", "END", "rounds done"),
         (1, "a b c", "c", "END", "rounds done"),
-        (1, "a b c", "b", "c", "next"),
     ],
 )
 def test_sequential_router_takes_agents_in_order(rounds: int, agents: str, turns: str, to: str, rule: str) -> None:
@@ -63,9 +58,6 @@ def test_sequential_continues_after_a_message() -> None:
         ({"type": "manual", "initial_agent": "b"}, [GO], "b", "initial"),
         ({"type": "manual"}, [GO, ("a", "x")], "USER", "user"),
         ({"type": "manual"}, [GO, ("a", "x"), ("user", "more")], "a", "answers"),
-        ({"type": "manual"}, [GO, ("a", "x"), ("user", "more", {"agent": "c"})], "c", "named"),
-        ({"type": "manual"}, [("user", "go", {"agent": "b"})], "b", "named"),
-        ({"type": "manual"}, [GO, ("a", "x"), ("user", "more", {"agent": "c"}), ("c", "y")], "USER", "user"),
     ],
 )
 def test_manual_router_returns_to_the_user(model: dict[str, Any], lines: list[Line], to: str, rule: str) -> None:
@@ -99,21 +91,16 @@ BACK: Line = ("a", "x", routed("a", "b[1] -> a"))
     [
         ([GO], "b", "initial"),
         ([GO, ("a", "x")], "b", "a[0] -> b"),
-        ([GO, ("b", "APPROVED")], "END", "b[0] -> END"),
         ([GO, ("b", "APPROVED again")], "END", "b[0] -> END"),
         ([GO, ("b", "again")], "a", "b[1] -> a"),
         ([GO, ("b", "hm")], "USER", "b: no edge"),
-        ([GO, BACK, ("b", "again")], "a", "b[1] -> a"),
         ([GO, BACK, BACK, ("b", "again")], "USER", "b: no edge"),
         (
             [GO, BACK, BACK, *TOOLED],
             "a",
             "b[2] -> a",
         ),
-        ([GO, ("c", "x")], "USER", "c: no edge"),
         ([GO, ("b", "hm"), ("user", "more")], "b", "answers"),
-        ([GO, ("b", "hm"), ("user", "more", {"agent": "c"})], "c", "named"),
-        ([("user", "go", {"agent": "a"})], "a", "named"),
         ([("user", "go", {"agent": "a"}), ("a", "x")], "b", "a[0] -> b"),
     ],
 )

@@ -57,15 +57,12 @@ def test_an_edge_at_its_max_times_does_not_apply() -> None:
     ("name", "seq", "why", "line"),
     [
         ("tools", 5, "lead handed the work over to it: done", "handoff returned"),
-        ("tools", 3, "the tools that it had called returned", "nothing failed: tool 'nothing' is not on your list"),
         ("answers", 3, "the tools that it had called returned", "a person did not approve pay"),
         ("answers", 5, "the work seemed to be done, but goals were still open: answer", "the agents were reminded"),
-        ("answers", 1, "lead is number 1", "the user asked for these goals: answer"),
         ("interrupting", 3, "first was interrupted", "the user interrupted the work and said: “shorter”"),
         ("manual", 5, "the user named expert", "the user said to expert: “and you”"),
         ("delegating", 3, "the tools that it had called returned", "a sub-task ended"),
         ("a fork of another team", 1, "(in the task from which this one was forked)", "the user said"),
-        ("custom", 1, "3 to go", "the user said"),
     ],
 )
 def test_the_cause_of_a_turn_is_explained(name: str, seq: int, why: str, line: str) -> None:

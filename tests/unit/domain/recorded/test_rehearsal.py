@@ -6,6 +6,9 @@ from dataclasses import replace
 import pytest
 
 from roboco.domain.canonical_json import canonical_json
+from roboco.domain.decision.action import AppendStep, Situation
+from roboco.domain.decision.decide import decide
+from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.recorded.recording import Recording
@@ -14,7 +17,7 @@ from roboco.domain.team.team import Team
 from roboco.lab.replay.recording import recording_of
 from tests.support.memory_ports.journeys import GRAPH
 from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task
-from tests.unit.lab.replay.test_replay import change_team, end_at_time_limit, with_step
+from tests.unit.lab.replay.test_replay import change_team, with_step
 
 
 def rehearse_task(task: RecordedTask, team: Team | None = None) -> Rehearsal:
@@ -55,7 +58,13 @@ def test_a_step_that_depended_on_the_moment_keeps_its_position(code: str | None,
 
 
 def test_a_time_limit_is_rehearsed_with_the_recorded_time() -> None:
-    task = end_at_time_limit(graph_task(), 31)
+    team = change_team(GRAPH.team, limits={"max_seconds": 30})
+    cut = replace(graph_task(), team=team, steps=graph_task().steps[:3])
+    action = decide(team, History(fold(cut.steps), tuple(cut.steps)), Situation(seconds=31))
+    assert isinstance(action, AppendStep)
+    ended = with_step(cut, code="limit", seconds=31)
+    step = ended.steps[3].model_copy(update={"parts": action.parts, "metadata": action.metadata})
+    task = replace(ended, steps=(*cut.steps, step), reason=str(step.error and step.error.message))
     rehearsal = rehearse_task(task)
     assert (rehearsal.agents, rehearsal.status, rehearsal.reason) == (["writer", "critic"], "failed", task.reason)
     longer = change_team(task.team, limits={"max_seconds": 60})

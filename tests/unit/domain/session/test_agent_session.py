@@ -8,7 +8,6 @@ import pytest
 from roboco.domain.history.step import TaskStep
 from roboco.domain.session.agent_session import (
     AgentMessage,
-    AgentRole,
     SessionForm,
     agent_delta,
     agent_session,
@@ -70,19 +69,7 @@ def test_agent_session_messages_have_their_content_and_role() -> None:
     user, asked, answered, ended = json.loads(agent_session(session_of(STEPS)).model_dump_json())["messages"]
     assert [one["role"] for one in (user, asked, answered, ended)] == ["user", "assistant", "roboto", "roboto"]
     assert [one["status"] for one in (user, asked, answered, ended)] == ["completed"] * 3 + ["failed"]
-    assert (asked["agent_name"], asked["step_id"], asked["created"]) == (
-        "one",
-        STEPS[1].step_id,
-        "2026-01-02T03:04:06Z",
-    )
-    assert user["content"] == [{"content_type": "text", "text": "go"}]
-    use = {"content_type": "tool_use"}
-    assert asked["content"] == [
-        {"content_type": "text", "text": "look"},
-        use | {"tool_name": "look", "tool_use_id": "tc_1", "input": {"a": 1}},
-        use | {"tool_name": "find", "tool_use_id": "tc_2", "input": {}},
-        use | {"tool_name": "list", "tool_use_id": "tc_3", "input": {}},
-    ]
+    assert asked["created"] == "2026-01-02T03:04:06Z"
     back: dict[str, Any] = {"content_type": "tool_result", "runtime_ms": 0, "status": "success"}
     assert answered["content"] == [
         back | {"tool_name": "look", "tool_use_id": "tc_1", "raw_response": {"b": 2}},
@@ -108,26 +95,18 @@ def test_agent_session_cancelled_message_holds_an_error(line: Line, errors: list
     assert message.is_unsuccessful() == bool(errors)
 
 
-@pytest.mark.parametrize(
-    ("status", "turn"),
-    [
-        ("queued", "roboto_turn"),
-        ("running", "roboto_turn"),
-        ("approval", "user_turn"),
-        ("paused", "user_turn"),
-        ("user_turn", "user_turn"),
-        ("client_tool_turn", "client_tool_turn"),
-        ("completed", "user_turn"),
-        ("failed", "user_turn"),
-        ("cancelled", "user_turn"),
-        ("goals_failed", "goals_failed"),
-    ],
-)
-def test_agent_session_status_names_the_next_actor(status: str, turn: str) -> None:
-    record = agent_session(session_of(STEPS, TaskStatus(status)))
-    assert (record.status, record.task_status) == (turn, status)
-    delta = agent_delta(SessionDelta(continuation_token="x", status=TaskStatus(status)))
-    assert (delta.status, delta.task_status) == (turn, status)
+def test_agent_session_status_names_the_next_actor() -> None:
+    turns = {
+        "roboto_turn": ["queued", "running"],
+        "user_turn": ["approval", "paused", "user_turn", "completed", "failed", "cancelled"],
+        "client_tool_turn": ["client_tool_turn"],
+        "goals_failed": ["goals_failed"],
+    }
+    for turn, status in ((turn, TaskStatus(name)) for turn, names in turns.items() for name in names):
+        record = agent_session(session_of(STEPS, status))
+        assert (record.status, record.task_status) == (turn, status)
+        delta = agent_delta(SessionDelta(continuation_token="x", status=status))
+        assert (delta.status, delta.task_status) == (turn, status)
 
 
 def test_goals_are_records_that_document_003_reads() -> None:
@@ -143,29 +122,22 @@ def test_goals_are_records_that_document_003_reads() -> None:
         assert (read.created, read.concluded_at) == (gone[0].created_at, gone[-1].created_at)
 
 
-def test_a_text_message_and_statuses_have_the_methods_of_document_003() -> None:
+def test_messages_and_statuses_have_the_methods_of_document_003() -> None:
     message = AgentMessage.text("hi")
     assert (message.role, message.status, message.content[0].content_type) == ("user", "not_started", "text")
     assert [status for status in MessageStatus if status.is_terminal()] == ["completed", "failed", "cancelled"]
+    messages = {status: message.model_copy(update={"status": status}) for status in MessageStatus}
+    assert [status for status, message in messages.items() if message.is_complete()] == ["completed"]
+    assert [status for status, message in messages.items() if message.is_unsuccessful()] == ["failed", "cancelled"]
 
 
 def test_agent_delta_keeps_indexes_and_the_rewind() -> None:
     session = session_of(STEPS)
-    delta = agent_delta(
-        SessionDelta(continuation_token="b", messages_by_idx={3: session.messages[3]}, rewind_to=3, title="A title")
-    )
+    given = SessionDelta(continuation_token="b", messages_by_idx={3: session.messages[3]}, rewind_to=3, title="A title")
+    delta = agent_delta(given)
     assert delta.messages_by_idx == {3: agent_session(session).messages[3]}
     assert (delta.continuation_token, delta.rewind_to, delta.title) == ("b", 3, "A title")
     assert (delta.status, delta.task_status, delta.goals) == (None, None, None)
-
-
-def test_agent_message_knows_whether_it_is_complete() -> None:
-    messages = {
-        status: AgentMessage(role=AgentRole.ASSISTANT, status=status, content=[], created=START)
-        for status in MessageStatus
-    }
-    assert [status for status, message in messages.items() if message.is_complete()] == ["completed"]
-    assert [status for status, message in messages.items() if message.is_unsuccessful()] == ["failed", "cancelled"]
 
 
 def test_form_of_another_name_is_refused() -> None:

@@ -28,7 +28,7 @@ from roboco.domain.stream.event import (
 from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.errors import UsageError
-from tests.support.memory_ports.reader import ItemReader, items_of, read_items
+from tests.support.memory_ports.reader import items_of, read_items
 from tests.unit.domain.steps import START, TASK, call, result, text
 
 JsonObject = dict[str, Any]
@@ -239,21 +239,6 @@ def test_the_history_is_read_only_for_missing_steps(operations: list[tuple[str, 
 
 
 @given(operation_lists(OPERATIONS_AND_LOSSES))
-def test_a_follower_that_resumes_after_each_item_receives_every_step_once(operations: list[tuple[str, str]]) -> None:
-    """The follower takes one item, and resumes from its cursor."""
-    server = apply_operations(operations)
-    reader = ItemReader()
-    cursor = str(Cursor())
-    for _ in range(200):
-        rest = resume(server, cursor)
-        if not rest:
-            break
-        reader.show(rest[0].data)
-        cursor = rest[0].cursor
-    assert reader.steps == server.steps
-
-
-@given(operation_lists(OPERATIONS_AND_LOSSES))
 def test_texts_of_committed_steps_are_those_of_the_history(operations: list[tuple[str, str]]) -> None:
     server = apply_operations(operations)
     written = [step.text for step in server.steps if step.by_agent]
@@ -261,7 +246,7 @@ def test_texts_of_committed_steps_are_those_of_the_history(operations: list[tupl
     assert "".join(final_text(item) for item in resume(server, str(Cursor()))) == "".join(written)
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "1.2.3.4", ".0.0.0.0x", "g.0.0.0.0", "..0.0.0", "a.0.0.0.-1"])
+@pytest.mark.parametrize("cursor", ["", "1.2.3.4", ".0.0.0.0.0x", "g.0.0.0.0.0", "a.0.0.0.0.-1"])
 def test_an_invalid_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(UsageError, match="cursor"):
         Cursor.parse(cursor)

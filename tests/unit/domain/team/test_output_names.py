@@ -37,9 +37,7 @@ def warnings_of(team: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("team", "expected"),
     [
-        (team_of(CLOSED, {"output": {"mor": True}}), f"{EDGE}.output: the output of agent 'planner' has no 'mor' here"),
         (team_of(CLOSED, {"not": {"any": [{"output": {"b": 1}}]}}), f"{EDGE}.not.any[0].output: the output"),
-        (team_of(PLAN, {"all": [{"output": {"inner.b": 1}}]}), f"{EDGE}.all[0].output: the output of agent 'planner'"),
         (team_of(PLAN, {"output": {"mor": 1}}), f"{EDGE}.output: the output of agent 'planner' has no 'mor' here"),
         (team_of(CLOSED | {"allOf": [{"properties": {"b": {}}}]}, {"output": {"b": 1}}), f"{EDGE}.output: the output"),
         (team_of(None, {"output": {"a": 1}}), f"{EDGE}.output: agent 'planner' has no output"),
@@ -58,12 +56,10 @@ def test_a_name_that_the_schema_does_not_declare_is_a_warning(team: dict[str, An
     ("output", "when", "more"),
     [
         (CLOSED, {"output": {"more": True, "inner.a": 1, "inner.a.b": 2}}, {}),
-        (CLOSED, {"output": {"absent": None}}, {}),
         (CLOSED, {"state": {"absent": 1}}, {}),
         (CLOSED, {"output": {"absent": 1}}, {"validate": "shop_types:check"}),
         (PLAN | {"additionalProperties": {"type": "string"}}, {"output": {"absent": 1}}, {}),
         (PLAN | {"anyOf": [{"required": ["absent"]}]}, {"output": {"absent": 1}}, {}),
-        ({"type": "object"}, {"output": {"absent": 1}}, {}),
         ({"$ref": "#/$defs/p", "$defs": {"p": PLAN}}, {"output": {"absent": 1}}, {}),
         ("shop_types:Plan", {"output": {"absent": 1}}, {}),
         (None, {"output": {"absent": 1}}, {"pydantic_ai": "shop:agent", "prompt": None}),
@@ -73,19 +69,10 @@ def test_a_name_that_an_output_may_have_is_none(output: object, when: object, mo
     assert warnings_of(team_of(output, when, **more)) == []
 
 
-@pytest.mark.parametrize(
-    ("over", "expected"),
-    [
-        ("output.planner.searches", ""),
-        ("output.planner.search", "agents[1].map.over: the output of agent 'planner' has no 'search' here"),
-        ("output.finder", ""),
-        ("state.anything", ""),
-    ],
-)
-def test_the_list_of_a_map_is_compared_too(over: str, expected: str) -> None:
+def test_the_list_of_a_map_is_compared_too() -> None:
     team = team_of(CLOSED)
-    team["agents"].append({"name": "finder", "map": {"over": over, "team": "t"}})
     team["teams"] = {"t": {"name": "t", "agents": [{"name": "a", "prompt": "x"}]}}
-    found = warnings_of(team)
-    assert bool(found) == bool(expected)
-    assert all(warning.startswith(expected) for warning in found)
+    over = ("output.planner.searches", "output.planner.search", "output.f0", "state.anything")
+    team["agents"] += [{"name": f"f{n}", "map": {"over": one, "team": "t"}} for n, one in enumerate(over)]
+    [found] = warnings_of(team)
+    assert found.startswith("agents[2].map.over: the output of agent 'planner' has no 'search' here")

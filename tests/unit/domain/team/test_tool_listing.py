@@ -18,9 +18,7 @@ STRING: dict[str, Any] = {"type": ["string", "null"], "enum": ["a", "b", None], 
     ("one", "other"),
     [
         (tool("Find  a\n tea."), tool("Find a tea. ")),
-        (tool(required=["a", "b"]), tool(required=["b", "a"])),
         (tool(properties={"x": STRING}), tool(properties={"x": STRING | {"enum": [None, "b", "a"]}})),
-        (tool(properties={"x": STRING}), tool(properties={"x": STRING | {"type": ["null", "string"]}})),
         (tool(properties={"x": STRING}), tool(properties={"x": STRING | {"description": "One of these."}})),
         (tool(anyOf=[{"minProperties": 1}, STRING]), tool(anyOf=[STRING, {"minProperties": 1}])),
         (tool(dependentRequired={"a": ["b", "c"]}), tool(dependentRequired={"a": ["c", "b"]})),
@@ -34,9 +32,7 @@ def test_order_and_white_space_are_no_change(one: ListedTool, other: ListedTool)
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (tool("Find."), tool("Sell.")),
         (tool(required=["a"]), tool(required=["a", "b"])),
-        (tool(properties={"x": {"enum": ["a"]}}), tool(properties={"x": {"enum": ["b"]}})),
         (tool(properties={"x": {"enum": [1]}}), tool(properties={"x": {"enum": ["1"]}})),
         (tool(properties={"x": {"default": ["a", "b"]}}), tool(properties={"x": {"default": ["b", "a"]}})),
         (tool(properties={"x": {"prefixItems": [{}, STRING]}}), tool(properties={"x": {"prefixItems": [STRING, {}]}})),

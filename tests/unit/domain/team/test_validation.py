@@ -45,13 +45,8 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value", "where", "expected"),
     [
-        ("name", ..., "name", "is missing"),
         ("name", "1 team", "name", "'1 team'"),
-        ("name", 5, "name", "(found 5)"),
-        ("colour", "red", "colour", "no such field here (found 'red')"),
         ("agents", ..., "agents", "is missing"),
-        ("agents", "x", "agents", "(found 'x')"),
-        ("agents/0/name", ..., "agents[0].name", "is missing"),
         ("agents/0/prompt", ..., "agents[0].prompt", "needs prompt, prompt_file, function, pydantic_ai or map"),
         (
             "agents/0/function",
@@ -60,7 +55,6 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
             "with a colon before the function (found 'shop.triage'",
         ),
         ("agents/0/output", "shop.Plan", "agents[0].output", 'write a JSON Schema, or "package.module:NAME"'),
-        ("agents/0/output", 5, "agents[0].output", 'write a JSON Schema, or "package.module:NAME"'),
         (
             "agents/0/map",
             {"over": "{{ output.p.x }}", "team": "x"},
@@ -75,20 +69,14 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("guards", ["polite"], "guards", "write {input: [...]} (found ['polite'])"),
         ("guards", {"input": ["x"], "on_refusal": "sorry"}, "guards.on_refusal", "write end, or {answer: TEXT}"),
         ("agents/1/name", "user", "agents[1].name", "'user' is reserved"),
-        ("agents/1/name", "END", "agents[1].name", "'END' is reserved"),
         ("agents/0/model", "big", "agents[0].model", "no profile 'big', possible are 'standard', 'local'"),
         ("utility_model", "big", "utility_model", "no profile 'big', possible are 'standard', 'local'"),
         ("agents/0/tools", ["web"], "agents[0].tools[0]", "no tool 'web', possible are 'web_search', 'artifact_list'"),
         ("agents/0/tools", ["handoff"], "agents[0].tools[0]", "name the agents under 'handoffs'"),
         ("agents/0/handoffs", ["editor"], "agents[0].handoffs[0]", "no other agent 'editor', possible are 'critic'"),
-        ("agents/0/handoffs", ["writer"], "agents[0].handoffs[0]", "no other agent 'writer', possible are 'critic'"),
         ("agents/0/tools", ["delegate"], "agents[0].tools[0]", "name the teams under 'delegates'"),
-        ("agents/0/delegates", ["helpers"], "agents[0].delegates[0]", "no team 'helpers', possible are none"),
-        ("tools/0/approval", "sometimes", "tools[0].approval", "'never' or 'required' (found 'sometimes')"),
         ("tools/0/approval", {"any": [{}]}, "tools[0].approval.any[0]", "tests nothing"),
         ("tools/0/name", "client_ask", "tools[0].name", "for tools that the client runs"),
-        ("tools/0/name", "achieve_it", "tools[0].name", "for goals"),
-        ("if_busy", "drop", "if_busy", "'queue', 'interrupt' or 'reject'"),
         ("teams", {"x": {"name": "x", "agents": []}}, "teams.x.agents", "at least 1 agent"),
         (
             "teams",
@@ -96,24 +84,15 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
             "teams.x.agents[0].tools[0]",
             "no tool 'none'",
         ),
-        ("agents/1/context", {"strategy": "all"}, "agents[1].context", "found 'all', possible are 'recent', 'budget'"),
-        ("agents/1/context", {"steps": 0}, "agents[1].context.steps", "(found 0)"),
-        ("agents/1/context", {"strategy": "budget", "tokens": 5}, "agents[1].context.tokens", "(found 5)"),
-        ("models/standard/model", ..., "models.standard.model", "is missing"),
-        ("models/standard/temperature", 3, "models.standard.temperature", "(found 3)"),
         (
             "models/standard/api_key",
             "sk-1",
             "models.standard.api_key",
             "keys are no part of a team file: use {credential: NAME}",
         ),
-        ("models/standard/api_key", {"credential": "a b"}, "models.standard.api_key.credential", "match pattern"),
-        ("models/local/api_key_env", "A KEY", "models.local.api_key_env", "'A KEY'"),
         ("models/local/default", True, "models", "'standard', 'local' are all marked as default, only one can be"),
         ("models/standard/default", False, "agents[1].model", "possible are 'standard', 'local'"),
         ("collaboration_model/type", "round", "collaboration_model", "found 'round', possible are 'sequential', 'man"),
-        ("collaboration_model/type", ..., "collaboration_model", "type"),
-        ("collaboration_model/rounds", 2, "collaboration_model.rounds", "no such field here (found 2)"),
         (
             "collaboration_model/initial_agent",
             "x",
@@ -144,35 +123,13 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
             "collaboration_model.routing_graph.critic[0].when",
             "an empty condition: use one of contains, matches, tool_called",
         ),
-        (
-            "collaboration_model/routing_graph/critic/0/when",
-            {"matches": "("},
-            "collaboration_model.routing_graph.critic[0].when.matches",
-            "not a regular expression",
-        ),
-        (
-            "collaboration_model/routing_graph/critic/1/max_times",
-            0,
-            "collaboration_model.routing_graph.critic[1].max_times",
-            "(found 0)",
-        ),
         ("tools/0/name", "memory_search", "tools[0].name", "'memory_search' is reserved"),
-        ("tools/0/function", "os:system()", "tools[0].function", "'os:system()'"),
-        ("tools/0/effect", "safe", "tools[0].effect", "'pure', 'idempotent' or 'irreversible'"),
-        ("tools/0/timeout", 0, "tools[0].timeout", "(found 0)"),
-        ("limits/max_steps", 0, "limits.max_steps", "(found 0)"),
-        ("limits/max_costs", 1, "limits.max_costs", "no such field here"),
     ],
 )
 def test_a_mistake_names_its_path(path: str, value: object, where: str, expected: str) -> None:
     found = [mistake for mistake in mistakes(change_example(path, value)) if mistake.startswith(f"{where}: ")]
     assert len(found) == 1, mistakes(change_example(path, value))
     assert expected in found[0]
-
-
-@pytest.mark.parametrize("data", [None, [], "team", 5, {}])
-def test_data_that_is_no_team_is_refused(data: object) -> None:
-    assert mistakes(data)
 
 
 @pytest.mark.parametrize(
@@ -183,9 +140,7 @@ def test_data_that_is_no_team_is_refused(data: object) -> None:
             "mcp_servers.web: 'web_x_a' begins with 'web_', as all of this server's",
         ),
         ({"web": {}, "web_x": {}}, "mcp_servers.web: all tools of 'web_x' begin with 'web_', as this server's do"),
-        ({"a": {"prefix": "p_"}, "b": {"prefix": "p_"}}, "mcp_servers.a: all tools of 'b' begin with 'p_', as this"),
         ({"art": {"prefix": "artifact"}}, "mcp_servers.art: 'artifact_list' begins with 'artifact', as all of this"),
-        ({"client": {}}, "mcp_servers.client: names that begin with 'client_' or 'achieve_' are not for servers"),
         ({"c": {"prefix": "cl"}}, "mcp_servers.c: names that begin with 'client_' or 'achieve_' are not for servers"),
         ({"own": {}}, "mcp_servers.own: 'own_add' begins with 'own_', as all of this server's tools do"),
     ],
@@ -240,22 +195,17 @@ WHEN = "collaboration_model/routing_graph/critic/0/when"
     ("path", "value"),
     [
         (WHEN, {"matches": "a{999999999999999999}"}),
-        (WHEN, {"matches": "(" * 5000}),
         (WHEN, {"metadata": {"a": "\ud800"}}),
         (WHEN, {"metadata": {"a": float("nan")}}),
         ("models/standard/first_token_timeout", float("inf")),
-        ("models/standard/idle_timeout", float("inf")),
-        ("limits/max_seconds", float("inf")),
         ("agents/0/description", "\ud800"),
-        ("agents/0/prompt", "\ud800"),
-        ("models/standard/model", "\ud800"),
     ],
 )
 def test_a_value_that_the_workspace_cannot_store_is_a_mistake(path: str, value: object) -> None:
     read_or_refuse(change_example(path, value))
 
 
-@pytest.mark.parametrize("depth", [1, 20, 100, 200, 250, 900])
+@pytest.mark.parametrize("depth", [20, 250, 900])
 def test_a_condition_is_nested_as_deeply_as_the_workspace_can_store(depth: int) -> None:
     when: dict[str, Any] = {"contains": "a"}
     for _ in range(depth):
@@ -285,18 +235,7 @@ WHOLE = {
     "limits": {"agents": {"a": {"max_steps": 1}}, "tools": {"add": {"max_calls": 2}}},
 }
 ODD_VALUES: tuple[object, ...] = (
-    None,
-    [],
-    {},
-    1,
-    "x",
-    [{}],
-    [[]],
-    [None],
-    {"a": []},
-    {"name": []},
-    [{"name": {}}],
-    [{"to": []}],
+    *(None, [], {}, 1, "x", [{}], [[]], [None], {"a": []}, {"name": []}, [{"name": {}}], [{"to": []}]),
 )
 
 

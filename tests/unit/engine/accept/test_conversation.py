@@ -7,7 +7,6 @@ import pytest
 from roboco.client.session import session
 from roboco.client.task_result import result_of
 from roboco.domain.recorded.explain import current_status
-from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import TaskFailed
 from roboco.lab.replay.replay import replay
@@ -36,19 +35,13 @@ def talking(**fields: Any) -> World:
     return world
 
 
-def recorded(world: World) -> RecordedTask:
-    team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
-    reason = world.server.held.tasks[TASK].reason
-    return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
-
-
 def test_end_is_a_wait_with_the_reason_of_the_end() -> None:
     world = talking()
     task = world.server.held.tasks[TASK]
     assert (task.status, task.reason) == (TaskStatus.USER_TURN, "1 round is done")
     assert result_of(world.summary(), world.history()).raise_for_status().text == "second 0"
     assert session(world.engine, TASK).status is TaskStatus.USER_TURN
-    assert current_status(recorded(world)) == "it is the user's turn: 1 round is done"
+    assert current_status(world.recorded()) == "it is the user's turn: 1 round is done"
     assert not [event for event in world.events() if event["type"] == "event_task_end"]
 
 
@@ -67,17 +60,5 @@ def test_a_turn_that_fails_for_good_waits_for_the_user_under_the_same_id() -> No
     said = [message["content"] for message in world.given.model.requests[-1].messages]
     assert not [text for text in said if "refuses" in str(text)]
     assert not result_of(world.summary(), world.history()).turn_failed
-    assert {step.comparison for step in replay(recorded(world))} == {"same"}
+    assert {step.comparison for step in replay(world.recorded())} == {"same"}
     assert_whole(world, "")
-
-
-@pytest.mark.parametrize(
-    ("at_limit", "status"),
-    [("end", TaskStatus.FAILED), ("pause", TaskStatus.PAUSED), ("wrap_up", TaskStatus.COMPLETED)],
-)
-def test_limits_end_or_pause_it(at_limit: str, status: TaskStatus) -> None:
-    world = talking(limits={"max_steps": 3, "at_limit": at_limit})
-    assert world.status() is TaskStatus.USER_TURN
-    world.send("more")
-    world.settle()
-    assert world.status() is status

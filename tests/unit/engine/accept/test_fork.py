@@ -1,6 +1,5 @@
 """Forks: new tasks with the first steps of other tasks."""
 
-import json
 from typing import Any
 
 import pytest
@@ -8,12 +7,13 @@ import pytest
 from roboco.domain.history.part import Artifact, ToolOutcome, ToolResult
 from roboco.domain.ids import fork_item_id, sub_task_id
 from roboco.domain.inbox.item import UserMessage
-from roboco.domain.paths import artifact_path, forks_path, lineage_path, team_path
+from roboco.domain.paths import artifact_path, forks_path, lineage_path
+from roboco.domain.status import TaskStatus
 from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import StateConflict, TransientError, UsageError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, SEQUENTIAL, TOOLS, member
-from tests.support.memory_ports.watch import Crash, Fault, make_call
+from tests.support.memory_ports.watch import Crash, Fault
 from tests.support.memory_ports.world import TASK, World, team_of
 from tests.support.selection import PARTS, in_parts
 
@@ -43,31 +43,6 @@ def ended_world(journey: Any = GRAPH) -> World:
 
 def texts_of(world: World, task_id: str = FORK) -> list[tuple[str, str]]:
     return [(step.agent_name, step.text) for step in world.history(task_id)]
-
-
-@pytest.mark.parametrize(("seq", "other"), [(2, "repeated"), (1, "refused")])
-def test_of_two_forks_at_the_same_time_one_has_created_the_task(seq: int, other: str) -> None:
-    answers = set[tuple[str, str]]()
-    for number in range(2, 40, 3):
-        world, answer = ended_world(SEQUENTIAL), ""
-
-        def answer_to(position: int, world: World = world) -> str:
-            world.clock.move(0.001)
-            try:
-                return "created" if fork(world.process(), ForkRequest(TASK, FORK, position)) else "repeated"
-            except StateConflict:
-                return "refused"
-
-        def answer_beside(world: World = world) -> None:
-            nonlocal answer
-            world.watch = make_call
-            answer = answer_to(seq)
-
-        world.watch = Fault(number, answer_beside)
-        first = answer_to(2)
-        if answer:
-            answers.add((first, answer))
-    assert answers == {("created", other), (other, "created")}
 
 
 def test_a_fork_at_calls_without_results_is_refused() -> None:
@@ -100,18 +75,22 @@ def test_a_repeated_fork_is_the_same_task() -> None:
         fork(world.engine, ForkRequest(TASK, TASK, 1))
     with pytest.raises(StateConflict, match="other content already"):
         fork(world.engine, ForkRequest(FORK, TASK, 1))
+    assert fork(world.engine, ForkRequest(TASK, "fork_2", 2))
+    message = UserMessage(item_id=fork_item_id("fork_2"), created_at=world.engine.now(), text="hey")
+    with pytest.raises(StateConflict, match="other content already"):
+        fork(world.engine, ForkRequest(TASK, "fork_2", 2, message))
     assert not [path for path in world.files.held if path.startswith(forks_path(FORK))]
 
 
-def test_the_same_fork_of_a_release_with_fewer_fields_is_the_same_task() -> None:
-    world = ended_world()
-    fork_task(world, 2)
-    data = json.loads(world.files.held[team_path(FORK)])
-    world.files.held[team_path(FORK)] = json.dumps({name: data[name] for name in data if name != "limits"}).encode()
-    fork_task(world, 2)
-    world.files.held[team_path(FORK)] = json.dumps(data | {"if_busy": "reject"}).encode()
-    with pytest.raises(UsageError, match="other content"):
-        fork_task(world, 2)
+def test_a_fork_of_a_task_with_failed_goals_tries_again() -> None:
+    world = SEQUENTIAL.world()
+    goal = {"name": "answer", "description": "n", "schema": {"type": "object"}}
+    world.submit(team_of(agents=[member("a")], limits={"goal_prompts": 0}), goals=[goal])
+    world.settle()
+    fork_task(world)
+    world.settle(FORK)
+    assert len(world.given.model.requests) == 2
+    assert world.summary(FORK).status is TaskStatus.GOALS_FAILED
 
 
 def test_forks_with_long_ids_would_share_sub_tasks_and_are_refused() -> None:

@@ -93,36 +93,21 @@ def test_a_dead_letter_that_needs_too_much_memory_is_stored_without_its_body() -
 
 
 @pytest.mark.parametrize(
-    ("error", "creates_task", "reason"),
+    ("error", "creates_task", "refusals", "letters"),
     [
-        (UsageError("no team"), True, "refused: no team"),
-        (UsageError("no team"), False, None),
-        (Overloaded("2 turns wait"), True, None),
+        (UsageError("no team"), True, ["refused: no team"], []),
+        (UsageError("no team"), False, [None], []),
+        (Overloaded("2 turns wait"), True, [None], []),
+        (Erased("task 't' was erased"), True, [None], []),
+        (KeyError("x"), True, [], [("KeyError: 'x'", 1)]),
     ],
 )
-def test_refused_message_raises_and_is_stored_only_if_it_was_to_create_a_task(
-    error: UsageError, creates_task: bool, reason: str | None
+def test_refusal_or_error_raises_and_leaves_a_letter_only_if_a_task_is_lost(
+    error: Exception, creates_task: bool, refusals: list[str | None], letters: list[tuple[str, int]]
 ) -> None:
     world = empty_world()
     message = Received(world, creates_task)
     with pytest.raises(type(error)):
         process(world.engine, message, raising(error))
-    assert message.refusals == [reason]
+    assert (message.refusals, dead_letters_of(world)) == (refusals, letters)
     assert unfinished_attempts(world) == 0
-
-
-def test_unexpected_error_raises_after_a_dead_letter_was_stored() -> None:
-    world = empty_world()
-    with pytest.raises(KeyError):
-        process(world.engine, Received(world), raising(KeyError("x")))
-    assert dead_letters_of(world) == [("KeyError: 'x'", 1)]
-    assert unfinished_attempts(world) == 0
-
-
-def test_a_submission_of_an_erased_task_leaves_no_dead_letter() -> None:
-    world = empty_world()
-    message = Received(world)
-    with pytest.raises(Erased):
-        process(world.engine, message, raising(Erased("task 't' was erased")))
-    assert message.refusals == [None]
-    assert world.engine.tasks.dead_letters.entries() == []

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from roboco.domain.history.step import verify_chain
 from roboco.domain.inbox.submission import MAX_IMPORTED_BYTES, MAX_IMPORTED_MESSAGES, parse_submission
-from roboco.domain.recorded.recorded_task import RecordedTask
-from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.engine.coordinate.submit import submit
 from roboco.errors import StateConflict, UsageError
 from roboco.ports.model import Request
@@ -39,12 +37,6 @@ def accept(world: World, history: list[dict[str, Any]], prompt: str = "go", **fi
     world.retry_until_answered(lambda: submit(world.engine, parse_submission(submission), MANUAL.team))
 
 
-def recorded(world: World) -> RecordedTask:
-    team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
-    reason = world.server.held.tasks[TASK].reason
-    return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
-
-
 def test_metadata_of_the_task_and_of_the_prompt_are_in_their_steps() -> None:
     world = imported(agent="expert", by="alice", title="A talk", context={"a": 1})
     first, prompt = world.history()[0], world.history()[4]
@@ -68,7 +60,7 @@ def test_same_submission_is_the_same_task_and_other_content_is_a_conflict() -> N
     assert world.history() == before
 
 
-@pytest.mark.parametrize("after", range(1, 14))
+@pytest.mark.parametrize("after", range(1, 14, 3))
 def test_client_that_dies_stores_all_or_nothing_and_may_repeat(after: int) -> None:
     world = MANUAL.world()
     world.watch = Fault(after, Crash())
@@ -82,7 +74,6 @@ def test_client_that_dies_stores_all_or_nothing_and_may_repeat(after: int) -> No
 WRONG: dict[str, tuple[Any, str]] = {
     "no list": ("hello", "history: "),
     "another role": ([{"role": "system", "text": "x"}], "history.0.role: "),
-    "no text": ([{"role": "user"}], "history.0.text: is missing"),
     "a blank text": ([{"role": "user", "text": " "}], "is empty; leave the message out"),
     "two texts": ([{"role": "user", "text": "x", "content": "y"}], "history.0.content: no such argument"),
     "an agent of a user": ([{"role": "user", "text": "x", "agent": "helper"}], "only a message with the role"),
@@ -90,8 +81,6 @@ WRONG: dict[str, tuple[Any, str]] = {
         [{"role": "assistant", "text": "x", "agent": "absent"}],
         "history.0.agent: no agent 'absent'",
     ),
-    "an unknown field": ([{"role": "user", "text": "x", "name": "y"}], "history.0.name: no such argument"),
-    "too long a text": ([{"role": "user", "text": "x" * (MAX_PROMPT_CHARS + 1)}], "history.0.text: "),
     "too many": ([{"role": "user", "text": "x"}] * (MAX_IMPORTED_MESSAGES + 1), "history: "),
     "too many bytes": ([{"role": "user", "text": "ä" * 30_000}] * 80, f"at most {MAX_IMPORTED_BYTES} are possible"),
 }
@@ -121,7 +110,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(history=MESSAGES)
 def test_any_conversation_is_imported_word_by_word(history: list[dict[str, Any]]) -> None:
     def script(request: Request) -> ScriptedReply:

@@ -11,7 +11,6 @@ from roboco.client.task import Task
 from roboco.domain.history.state import fold
 from roboco.domain.ids import sub_task_id
 from roboco.domain.recorded.explain import current_status, explain
-from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.lab.replay.replay import replay
@@ -39,12 +38,6 @@ def texts_of(world: World) -> list[tuple[str, str]]:
 
 def receipt_of(world: World, item_id: str = "halt1") -> Receipt:
     return find_receipt(world.engine.workspace, TASK, item_id)
-
-
-def recorded(world: World) -> RecordedTask:
-    team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
-    reason = world.server.held.tasks[TASK].reason
-    return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
 
 
 def assert_waits(world: World) -> None:
@@ -100,14 +93,14 @@ def test_history_session_and_story_show_it_and_the_replay_decides_the_same() -> 
     shown = session(world.engine, TASK)
     assert (shown.status, shown.reason) == (TaskStatus.USER_TURN, "interrupted by the user")
     assert shown.messages[-1].text == "interrupted by the user"
-    assert current_status(recorded(world)) == "it is the user's turn: interrupted by the user"
-    assert {step.comparison for step in replay(recorded(world))} == {"same"}
+    assert current_status(world.recorded()) == "it is the user's turn: interrupted by the user"
+    assert {step.comparison for step in replay(world.recorded())} == {"same"}
     world.send("shorter")
     world.settle()
     assert not fold(world.history()).interrupted
-    [scene] = explain(recorded(world), "4")
+    [scene] = explain(world.recorded(), "4")
     assert "the user interrupted the work" in scene.before
-    assert {step.comparison for step in replay(recorded(world)) if step.seq is not None} == {"same"}
+    assert {step.comparison for step in replay(world.recorded()) if step.seq is not None} == {"same"}
 
 
 def test_open_calls_are_closed_and_the_tool_is_cancelled() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from roboco.client.pending_actions import PendingActions
-from roboco.client.task_list import with_current_reason
 from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept import sub_tasks
@@ -64,34 +63,6 @@ def test_an_approval_of_a_sub_task_appears_and_is_decided_at_the_task(deep: bool
     assert world.history(child)[2].results[0].result == "paid"
     assert world.summary().status is TaskStatus.COMPLETED
     assert_whole(world, "")
-
-
-@pytest.mark.parametrize("deep", [False, True])
-@pytest.mark.parametrize("ends", ["approved", "stopped"])
-def test_lists_mark_a_task_whose_sub_task_waits_for_a_person(deep: bool, ends: str) -> None:
-    world, child = asking(deep)
-    [call] = PendingActions(world.engine, TASK).unapproved()
-    listed = entry_in(world)
-    assert listed is not None
-    assert (listed.status, listed.waits) == (TaskStatus.RUNNING, True)
-    assert listed.reason.startswith(f"sub-task {child} waits (approval): "[:99])
-    assert with_current_reason(world.engine.tasks.task_store, listed, world.engine.clock.now()) == listed
-    if ends == "approved":
-        decide_approval(world.engine, TASK, call.id, CallApproval(True))
-        world.deliver(world.dispatcher.queue.popleft())
-        listed, first = entry_in(world), sub_task_id(TASK, world.history()[1].calls[0].id)
-        assert listed is not None
-        assert (listed.status, listed.waits, listed.reason) == (
-            TaskStatus.RUNNING,
-            False,
-            f"sub-tasks are running: {first}",
-        )
-    else:
-        world.stop(task_id=child)
-    world.settle()
-    listed = entry_in(world)
-    assert listed is not None
-    assert (listed.status, listed.waits) == (TaskStatus.COMPLETED, False)
 
 
 @pytest.mark.parametrize("lost", [False, True])

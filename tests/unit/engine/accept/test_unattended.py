@@ -8,7 +8,7 @@ import pytest
 
 from roboco.client.stream import WorkerCheck
 from roboco.engine.accept.evidence import WaitCause
-from roboco.engine.accept.wait_cause import current_cause, missing_worker_messages, why_unattended
+from roboco.engine.accept.wait_cause import current_cause, missing_worker_messages
 from roboco.engine.registration import check_workspace, register
 from roboco.engine.run.tool_call import run_call
 from roboco.engine.run.turn import run_turn
@@ -59,7 +59,8 @@ def start_worker(world: World, pool: str) -> None:
 
 
 def missing_worker(world: World) -> str:
-    return why_unattended(world.process(), WORKSPACE_URL, TASK)
+    cause = current_cause(world.process(), WORKSPACE_URL, TASK)
+    return "" if cause is None else cause.text
 
 
 @pytest.mark.parametrize(

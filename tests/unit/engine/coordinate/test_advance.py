@@ -74,18 +74,13 @@ def raises_an_error(team: Team, history: History) -> Route:
     raise ZeroDivisionError("division by zero")
 
 
-def chooses_an_unknown_agent(team: Team, history: History) -> Route:
-    return Route("absent", "mine", "stray", "why not")
-
-
 @pytest.mark.parametrize(
     ("routers", "reason"),
     [
         ({}, "shop.routers:mine"),
         ({"shop.routers:mine": raises_an_error}, "division by zero"),
-        ({"shop.routers:mine": chooses_an_unknown_agent}, "chose 'absent', possible are first, second, END and USER"),
     ],
-    ids=["cannot be loaded", "raises", "names no agent"],
+    ids=["cannot be loaded", "raises"],
 )
 def test_a_router_that_cannot_decide_ends_the_task_as_failed(routers: dict[str, Router], reason: str) -> None:
     world = World(world_parts(lambda request: says("text"), routers=routers))

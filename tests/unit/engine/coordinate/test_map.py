@@ -7,7 +7,6 @@ import pytest
 from roboco.domain.history.step import OUTPUT
 from roboco.domain.ids import sub_task_id
 from roboco.domain.limits import Limits
-from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
@@ -112,12 +111,6 @@ def test_a_list_that_is_none_fails_the_task_with_the_cause(state: dict[str, Any]
     assert (world.summary().status, world.summary().reason) == (TaskStatus.FAILED, reason)
 
 
-def test_a_map_over_an_agent_that_has_not_answered_names_it() -> None:
-    team = search_team()
-    world = run(team.model_copy(update={"agents": (team.agents[1], team.agents[0])}))
-    assert world.summary().reason.endswith("output.planner.searches is not there: output has no 'planner' yet")
-
-
 def test_on_error_fail_ends_the_task_after_all_have_ended_and_a_retry_starts_again() -> None:
     world = run(search_team(on_error="fail"))
     assert world.summary().status is TaskStatus.FAILED
@@ -168,17 +161,6 @@ def test_a_stop_of_a_large_map_writes_nothing_for_sub_tasks_that_were_never_subm
     assert all(result.is_error for result in world.history()[2].results)
 
 
-def test_sub_tasks_share_the_limits_of_the_parent_and_count_for_it() -> None:
-    world = run(search_team().model_copy(update={"limits": Limits(max_tokens=3000)}))
-    limits = [world.engine.workspace.frozen_teams.get(child).limits.max_tokens for child in children(world)]
-    assert limits[0] is not None
-    assert 3 * limits[0] < 3000
-    own = sum(step.metadata["usage"]["tokens_in"] for step in world.history() if step.by_agent and not step.is_map)
-    theirs = sum(world.summary(child).tokens_in for child in children(world))
-    assert world.summary().tokens_in == own + theirs
-    assert theirs > 0
-
-
 def test_a_list_that_is_too_large_has_errors_in_place_of_its_large_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roboco.domain.decision.turn_without_model.MAX_ANSWER_BYTES", 900)
     long = says("long " * 200)
@@ -210,12 +192,6 @@ def test_a_limit_at_a_map_is_wrapped_up_by_an_agent_with_a_model(agents: int, la
     assert world.summary().status is TaskStatus.COMPLETED
     assert [step.agent_name for step in world.history() if step.error is None][-1] == last
     assert not any(step.is_map for step in world.history())
-
-
-def recorded(world: World, team: Team) -> RecordedTask:
-    summary = world.summary()
-    steps = world.history()
-    return RecordedTask(team, steps, summary.status, summary.reason, steps[0].created_at)
 
 
 @pytest.mark.parametrize(

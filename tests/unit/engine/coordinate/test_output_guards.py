@@ -10,7 +10,6 @@ import pytest
 from roboco.client.task_result import result_of
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import OUTPUT
-from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.recorded.rehearsal import rehearse
 from roboco.domain.session.session import messages_of
 from roboco.domain.status import TaskStatus
@@ -69,12 +68,6 @@ class Desk:
         result = result_of(world.summary(), history)
         archived = [with_step({"type": "event_step_end"}, step) for step in history]
         return "\n".join(map(str, [*world.published(), *late, *archived, *session, result]))
-
-
-def recorded(world: World) -> RecordedTask:
-    team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
-    reason = world.server.held.tasks[TASK].reason
-    return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
 
 
 def test_a_refused_answer_is_not_shown_and_ends_the_task() -> None:
@@ -151,7 +144,7 @@ def test_an_answer_whose_guards_are_interrupted_is_discarded_and_the_same_agent_
         world.settle()
     assert desk.seen == ["one says 0", "one says 0", "two says 0"]
     assert [step.agent_name for step in world.history() if step.text and step.by_agent] == ["one", "two"]
-    assert {step.comparison for step in replay(recorded(world)) if step.seq is not None} == {"same"}
+    assert {step.comparison for step in replay(world.recorded()) if step.seq is not None} == {"same"}
 
 
 def test_a_typed_answer_and_its_state_exist_once_it_has_passed() -> None:
@@ -173,8 +166,8 @@ def test_messages_and_answers_are_guarded_by_the_same_team() -> None:
     desk = Desk(input=["polite"], collaboration_model=ORDER | {"rounds": 2})
     world = desk.run()
     assert desk.seen == ["go", "one says 0", "two says 0", "one says 1", "two says 1"]
-    assert {step.comparison for step in replay(recorded(world))} == {"same"}
-    rehearsed = rehearse(desk.team, recording_of(recorded(world)))
+    assert {step.comparison for step in replay(world.recorded())} == {"same"}
+    rehearsed = rehearse(desk.team, recording_of(world.recorded()))
     assert (rehearsed.status, rehearsed.agents) == ("completed", ["one", "two", "one", "two"])
     assert [step.text for step in rehearsed.steps] == [step.text for step in world.history()]
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from roboco.client.commands import handle_task_answer
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.ids import shop_task_id
 from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES, CallApproval, decide_approval
+from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES
 from roboco.engine.accept.wait_cause import wait_cause
 from roboco.engine.coordinate.shop_task import TaskAnswer
 from roboco.errors import Forbidden, TransientError, UsageError
+from roboco.workers.tasks import handle_task_answer
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.shop import answer_of
 from tests.support.memory_ports.shop_world import ShopWorld
@@ -147,17 +147,6 @@ def test_nothing_is_sent_for_a_call_that_is_not_allowed(args: dict[str, Any], re
     world.begin().run()
     assert error in str(world.results()[0].error)
     assert not world.shop.sent
-
-
-def test_a_person_approves_a_call_with_other_arguments() -> None:
-    world = ShopWorld(approval="required").begin()
-    world.run()
-    assert (world.status(), world.shop.sent) == (TaskStatus.APPROVAL, [])
-    [call, _] = world.history()[1].calls
-    decide_approval(world.engine, TASK, call.id, CallApproval(True, args={"file": "b.pdf"}))
-    world.run()
-    assert [sent.args for sent in world.shop.sent] == [{"file": "b.pdf"}]
-    assert [result.result for result in world.results()] == [["file"]]
 
 
 @pytest.mark.parametrize(("on_stop", "revoked"), [("leave", []), ("revoke", [False]), ("terminate", [True])])

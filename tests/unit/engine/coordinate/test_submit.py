@@ -22,23 +22,6 @@ def submission_of(team: Team, **changes: Any) -> Submission:
     return Submission.model_validate({"task_id": TASK, "team": team.name, "prompt": "go"} | changes)
 
 
-@pytest.mark.parametrize("moments", [0, 1, 5, 1000])
-def test_a_repeated_submission_changes_nothing(moments: int) -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team)
-    for _ in range(moments):
-        if world.dispatcher.queue:
-            world.deliver(world.dispatcher.queue.popleft())
-    before = world.history()
-    world.clock.move(100)
-    world.submit(GRAPH.team)
-    assert world.history() == before
-    world.settle()
-    assert [step.agent_name for step in world.history()] == ["user"] + ["writer", "critic"] * 3
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert len(world.given.model.requests) == 6
-
-
 @pytest.mark.parametrize("changes", [{"prompt": "other"}, {"context": {"a": 1}}, {"agent": "critic"}])
 def test_other_content_under_the_same_id_is_refused(changes: dict[str, Any]) -> None:
     world = GRAPH.world()

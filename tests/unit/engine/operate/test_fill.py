@@ -43,7 +43,7 @@ def scheduled(world: World, prefix: str = "") -> set[str]:
     return {name for name in names if "/" not in name}
 
 
-@pytest.mark.parametrize("page", range(PAGES))
+@pytest.mark.parametrize("page", [0, PAGES // 2, PAGES - 1])
 @pytest.mark.parametrize(
     "where", ["schedule.claim_fill", "files.names_after", "schedule.enter", "schedule.advance_fill"]
 )

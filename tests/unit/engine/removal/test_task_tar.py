@@ -44,16 +44,6 @@ def test_a_tar_has_the_files_of_its_task_and_always_the_same_bytes() -> None:
     assert files[ARTIFACT] == b"x" * 3000
 
 
-def test_an_unpacked_task_is_the_same_in_a_bucket() -> None:
-    world, target = ended_task(), ObjectWorld(world_parts(GRAPH.script))
-    tar = tar_of(world)
-    for path, content in unpacked(tar).items():
-        target.objects.put(f"{TASK}/{path}", content)
-    assert target.summary() == world.summary()
-    assert target.history() == world.history()
-    assert tar_of(target) == tar
-
-
 def test_an_unpacked_task_is_the_same_in_a_folder(tmp_path: Path) -> None:
     world = ended_task()
     tar = tar_of(world)

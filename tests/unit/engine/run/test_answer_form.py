@@ -102,9 +102,3 @@ def test_sampling_parameters_of_a_message_replace_those_of_the_profile() -> None
 def test_a_wrong_form_is_refused(form: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_submission({"task_id": "task_1", "team": "desk", "prompt": "go", "answer_form": form})
-
-
-def test_a_wrong_schema_is_refused_before_anything_is_stored() -> None:
-    world = World(world_parts(lambda request: says("x")))
-    with pytest.raises(UsageError, match=r"answer_form\.schema"):
-        world.submit(team_of(agents=[member("one")]), answer_form={"schema": {"type": 3}})

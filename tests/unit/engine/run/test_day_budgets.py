@@ -121,9 +121,7 @@ def test_the_cost_of_tools_counts_before_the_next_turn(entries: tuple[str, ...])
     assert spent(world)[1] >= BILLION // 100
 
 
-@pytest.mark.parametrize(
-    "entry", ["acme", "acme=", "acme=/", "=5", "Acme=5", "acme=-1", "acme=5/1.5", "acme=nan", "a b=1"]
-)
+@pytest.mark.parametrize("entry", ["acme=/", "=5", "acme=-1", "acme=5/1.5", "acme=nan"])
 def test_a_wrong_entry_is_refused(entry: str) -> None:
     with pytest.raises(UsageError, match="is no budget: write TENANT=COST/TOKENS"):
         parse_budget(entry)
@@ -189,18 +187,6 @@ def test_sub_tasks_that_run_together_exceed_the_limits_of_their_caller_by_one_re
             world.sweep()
     assert world.status(TASK) is TaskStatus.COMPLETED
     assert not world.server.held.caller_reservations
-
-
-def test_a_reservation_of_a_dead_worker_is_replaced_by_that_of_the_next_attempt() -> None:
-    world = world_of("acme=/999999")
-    world.watch = crash_at("model.stream")
-    world.submit(TEAM, task_id=TASK)
-    world.drain()
-    assert [task for task, _ in world.server.held.day_reservations] == [TASK]
-    world.watch = make_call
-    world.settle(TASK)
-    assert not world.server.held.day_reservations
-    assert world.status(TASK) is TaskStatus.USER_TURN
 
 
 @pytest.mark.parametrize(

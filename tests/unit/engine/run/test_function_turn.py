@@ -19,7 +19,6 @@ from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.toolbox import Function
 from tests.support.memory_ports.watch import crash_at, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.accept.test_fork import FORK, fork_task
 
 
 def function(name: str, **fields: Any) -> dict[str, Any]:
@@ -86,26 +85,6 @@ def test_its_typed_answer_leads_edges_and_state() -> None:
     assert "kind" in wrong.summary().reason
 
 
-def test_it_hands_off_and_calls_tools() -> None:
-    def triage(args: dict[str, Any], context: ToolContext) -> AgentAnswer:
-        if context.messages[-1]["role"] == "tool":
-            return AgentAnswer(f"sum {context.messages[-1]['content']}", handoff="writer")
-        return AgentAnswer(calls=[("add", {"a": 1})])
-
-    world = run(
-        {"triage": triage, "add": lambda args, context: args["a"] + 1},
-        [function("triage", tools=["add"], handoffs=["writer"]), member("other"), member("writer")],
-        tools=[ADD],
-    )
-    assert agents_of(world) == [
-        "user",
-        *("triage", "tool_executor", "triage", "tool_executor"),
-        *("triage", "tool_executor", "triage", "tool_executor"),
-        "writer",
-    ]
-    assert world.history()[7].text == "sum 2"
-
-
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -113,8 +92,6 @@ def test_it_hands_off_and_calls_tools() -> None:
         (AgentAnswer(calls=[("triage", {})]), "cannot call 'triage'"),
         (AgentAnswer(calls=[("add", {})] * 101), "made 101 calls"),
         (AgentAnswer("x" * 300_000), "bytes of JSON"),
-        (AgentAnswer("x", calls=[("nothere", {})]), "cannot call 'nothere'; possible tools: add, handoff"),
-        (AgentAnswer(calls=[("delegate", {"team": "x", "prompt": "y"})]), "cannot call 'delegate'"),
         (AgentAnswer({"topic": "x"}), "AgentAnswer.text is a dict: use output="),  # type: ignore[arg-type]
     ],
 )
@@ -167,42 +144,6 @@ def test_a_killed_irreversible_function_asks_a_person() -> None:
     assert world.summary().status is TaskStatus.COMPLETED
     assert world.history()[-1].text == "booked by hand"
     assert len(runs) == 1
-
-
-def test_an_interruption_gives_the_function_its_turn_again_with_the_message() -> None:
-    heard: list[list[str]] = []
-
-    def triage(args: dict[str, Any], context: ToolContext) -> str:
-        heard.append([str(message["content"]) for message in context.messages])
-        if len(heard) == 1:
-            world.interrupt("hurry")
-            while world.dispatcher.queue:
-                world.deliver(world.dispatcher.queue.popleft())
-        return f"heard {len(heard[-1])}"
-
-    world = World(world_parts(lambda request: says(""), {"triage": triage}))
-    world.submit(team_of(agents=[function("triage")]))
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert heard[1][-1] == "hurry"
-    assert agents_of(world)[-1] == "triage"
-    assert world.history()[-1].error is None
-
-
-def test_a_fork_of_a_failed_turn_calls_the_function_again() -> None:
-    down = [True]
-
-    def flaky(args: dict[str, Any], context: ToolContext) -> str:
-        if down[0]:
-            raise ValueError("down")
-        return "fine"
-
-    world = run({"flaky": flaky}, [function("flaky")])
-    assert world.summary().status is TaskStatus.FAILED
-    down[0] = False
-    fork_task(world)
-    world.settle(FORK)
-    assert (world.summary(FORK).status, world.history(FORK)[-1].text) == (TaskStatus.COMPLETED, "fine")
 
 
 @pytest.mark.parametrize("name", ["support__bad name", f"support__{'x' * 99}"])

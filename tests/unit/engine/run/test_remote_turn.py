@@ -80,9 +80,3 @@ def test_a_closed_turn_gets_no_message_of_a_late_worker() -> None:
     found = close_turn(files, TEAM, "t1", turn(epoch=6))
     assert found == RemoteRecord()
     assert found.metadata() == {"remote_task": {"state": "unknown"}}
-
-
-def test_the_turn_of_a_model_has_no_record() -> None:
-    files = MemoryFiles()
-    assert close_turn(files, TEAM, "t1", turn(agent="near")) is None
-    assert not files.held

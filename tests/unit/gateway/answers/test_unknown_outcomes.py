@@ -45,7 +45,7 @@ class Desk:
         request = TurnRequest(
             gateway=self.gateway,
             caller=self.caller,
-            repetition=Repetition(LOCAL, "", None, 0, 0.0),
+            repetition=Repetition(LOCAL),
             team="team",
             turn=Turn(answers=answers),
             immediate=True,

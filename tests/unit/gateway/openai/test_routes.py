@@ -28,22 +28,16 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     ("path", "body", "param"),
     [
         ("/chat/completions", {"messages": USER}, "model"),
-        ("/chat/completions", {"model": "desk"}, "messages"),
         ("/chat/completions", {"model": "desk", "messages": []}, "messages"),
         ("/chat/completions", {"model": "desk", "messages": USER, "n": 3}, "n"),
         ("/chat/completions", {"model": "desk", "messages": USER, "\ud800": 3}, "body"),
         ("/chat/completions", {"model": "desk", "messages": USER, "roboco": {"tenant": "a"}}, "roboco.tenant"),
-        ("/chat/completions", {"model": "desk", "messages": USER, "roboco": {"priority": "high"}}, "roboco.priority"),
-        ("/responses", {"model": "desk", "input": ""}, "input"),
         ("/responses", {"model": "desk", "input": "a", "store": False}, "store"),
         ("/responses", {"model": "desk", "input": "a", "include": ["message.output_text.logprobs"]}, "include"),
-        ("/responses", {"model": "desk", "input": "a", "tools": [{"type": "web_search"}]}, "tools.0.type"),
         ("/responses", {"model": "desk", "input": "a", "previous_response_id": "resp_a_0", "conversation": "b"}, None),
         ("/conversations", {"items": [{"role": "user"}]}, "items.0"),
-        ("/conversations", {"items": [{"role": "user", "content": "a"}] * 1001}, "items"),
         ("/conversations", {"items": [{"type": "item_reference", "id": "msg_1"}]}, "items.0"),
         ("/conversations", {"metadata": {"a": "b" * 513}}, "metadata.a"),
-        ("/conversations", {"metadata": {str(number): "" for number in range(17)}}, "metadata"),
     ],
 )
 def test_wrong_requests_name_their_parameter(client: TestClient, path: str, body: Any, param: str | None) -> None:
@@ -59,10 +53,8 @@ def test_wrong_requests_name_their_parameter(client: TestClient, path: str, body
     ("path", "remedy"),
     [
         ("/openai/v1/embeddings", "the routes of OpenAI's API at this gateway are models, responses"),
-        ("/openai/v1/models/", "chat/completions"),
         ("/openai/chat/completions", "ends with /openai/v1: change it in the client"),
         ("/v1/chat/completions", "ends with /openai/v1"),
-        ("/responses", "ends with /openai/v1"),
         ("/conversations/conv_1/items", "ends with /openai/v1"),
     ],
 )
@@ -77,7 +69,6 @@ def test_an_unknown_route_names_those_that_exist_or_the_base_url(client: TestCli
     ("content", "kind", "status", "message"),
     [
         (b'{"model": "desk", ', "application/json", 400, "is not JSON: .* at character 18"),
-        (b'{"model": "desk"}', "text/plain", 400, "Content-Type: application/json"),
         (b'{"model": "desk"}', None, 400, "Content-Type: application/json"),
         (b"[]", "application/json", 400, "valid dictionary"),
         (b'{"model": "%s", "messages": [{}]}' % (b"x" * 90), "application/json", 404, "no team 'x+'"),

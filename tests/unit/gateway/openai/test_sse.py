@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from roboco.gateway.openai.sse import Frames
-from roboco.gateway.streams.live_response import LiveResponse
-from roboco.gateway.streams.open_streams import OpenStreams
+from roboco.gateway.streams.live_response import LiveResponse, OpenStreams
 from tests.support.gateway_streams import AsgiConnection
 
 FRAMES = [b"data: 1\n\n", b"data: 2\n\n"]

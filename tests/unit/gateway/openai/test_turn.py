@@ -197,11 +197,6 @@ def test_ids_name_a_task_and_a_position() -> None:
             ResponseId.parse(text)
 
 
-def test_a_function_for_some_agents_is_a_client_tool_for_them() -> None:
-    [tool] = client_tools([{"type": "function", "name": "f", "agents": ["critic"]}], nested=False)
-    assert tool["agents"] == ["critic"]
-
-
 @pytest.mark.parametrize(
     "part",
     [

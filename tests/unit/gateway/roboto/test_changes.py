@@ -80,9 +80,9 @@ def run_with_polls(name: str, gaps: list[int], load_messages: bool) -> Viewer:
     return viewers[0]
 
 
-@given(st.sampled_from(sorted(JOURNEYS)), st.lists(st.integers(1, 12), min_size=1, max_size=6))
-def test_a_client_that_polls_at_any_moments_holds_the_session(name: str, gaps: list[int]) -> None:
-    run_with_polls(name, gaps, True)
+@given(st.sampled_from(sorted(JOURNEYS)), st.lists(st.integers(1, 12), min_size=1, max_size=6), st.booleans())
+def test_a_client_that_polls_at_any_moments_holds_the_session(name: str, gaps: list[int], whole: bool) -> None:
+    run_with_polls(name, gaps, whole)
 
 
 def restarted(reader: Reader, texts: list[tuple[str, ...]], polls_between: bool = True) -> Viewer:

@@ -5,8 +5,8 @@ import json
 import pytest
 from roboto.exceptions import RobotoDomainException
 
-from roboco.errors import AlreadyEnded, CorruptHistory, NotFound, Overloaded, RetryLater, StateConflict, UsageError
-from roboco.gateway.problem import Problem, forbidden, problem_of, unavailable
+from roboco.errors import AlreadyEnded, CorruptHistory, NotFound, Overloaded, RetryLater, StateConflict
+from roboco.gateway.problem import Problem, problem_of, unavailable
 from roboco.gateway.roboto.errors import error_response
 
 
@@ -16,13 +16,10 @@ from roboco.gateway.roboto.errors import error_response
         (problem_of(NotFound("x")), 404, "RobotoNotFoundException"),
         (problem_of(AlreadyEnded("x")), 400, "RobotoInvalidStateTransitionException"),
         (problem_of(StateConflict("x")), 409, "RobotoConflictException"),
-        (problem_of(UsageError("x")), 400, "RobotoInvalidRequestException"),
         (problem_of(Overloaded("x")), 429, "RobotoServiceUnavailableException"),
         (problem_of(RetryLater("x", 3)), 503, "RobotoServiceUnavailableException"),
         (problem_of(CorruptHistory("x")), 500, "RobotoInternalException"),
-        (forbidden("x"), 401, "RobotoUnauthorizedException"),
         (Problem(401, "unauthorized", "x"), 401, "RobotoUnauthorizedException"),
-        (Problem(429, "rate_limited", "x"), 429, "RobotoLimitExceededException"),
         (Problem(413, "too_large", "x"), 400, "RobotoInvalidRequestException"),
     ],
 )

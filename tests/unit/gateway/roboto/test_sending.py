@@ -156,12 +156,6 @@ def test_a_wrong_message_is_refused(fields: dict[str, Any]) -> None:
     assert task.sent == []
 
 
-def test_a_client_tool_for_some_agents_is_sent_on() -> None:
-    task = StubTask([user_step(0, "go"), agent_step(1)])
-    send(task, request("more", client_tools=[TOOL | {"agents": ["critic"]}]))
-    assert task.sent[0]["client_tools"][0]["agents"] == ["critic"]
-
-
 def test_client_tools_are_added_to_the_declared_ones() -> None:
     old = TOOL | {"name": "client_new", "description": "old"}
     task = StubTask([user_step(0, "go", client_tools=[TOOL, old]), agent_step(1)])

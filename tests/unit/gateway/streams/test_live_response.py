@@ -13,8 +13,7 @@ import pytest
 from roboco.errors import CorruptHistory, TransientError
 from roboco.gateway.streams.ending import Ending
 from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents, Source
-from roboco.gateway.streams.live_response import LiveResponse, abort_quietly
-from roboco.gateway.streams.open_streams import OpenStreams
+from roboco.gateway.streams.live_response import LiveResponse, OpenStreams, abort_quietly
 from tests.support.gateway_streams import AsgiConnection, Frame, frames_of
 
 FOREVER = 3600.0

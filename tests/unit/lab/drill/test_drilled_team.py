@@ -7,7 +7,7 @@ import pytest
 from roboco import Team, UsageError, parse_team
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer
 from roboco.domain.team.tool_listing import ListedTool
-from roboco.lab.drill.drilled_team import Replacement, check_real_tools, model_addresses
+from roboco.lab.drill.drilled_team import Replacement, check_real_tools
 from roboco.lab.drill.weaknesses import find_weaknesses
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.listing import ListedTools
@@ -54,14 +54,6 @@ def test_an_unknown_real_tool_is_a_usage_error() -> None:
     assert check_real_tools(TEAM, ["pay", "mcp:lib"]) == {"pay", "mcp:lib"}
     with pytest.raises(UsageError, match="no tool 'refund', possible are mcp:lib, mcp:other, pay"):
         check_real_tools(TEAM, ["refund"])
-
-
-def test_real_models_keep_their_addresses() -> None:
-    assert model_addresses(TEAM, "https://default/v1") == {
-        ("shop", "clerk"): "https://models.example/v1",
-        ("shop", "boss"): "https://models.example/v1",
-        ("shop", "summaries"): "https://models.example/v1",
-    }
 
 
 def codes(changes: dict[str, Any]) -> list[tuple[str, str]]:

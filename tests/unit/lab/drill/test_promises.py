@@ -165,8 +165,3 @@ def test_a_doctored_task_breaks_its_promise(doctor: Callable[[ObservedTask], Non
 )
 def test_a_doctored_run_breaks_its_promise(changes: dict[str, Any], promise: str) -> None:
     assert promise in broken(replace(good_run(), **changes))
-
-
-def test_promises_that_a_run_does_not_concern_are_not_judged() -> None:
-    run = replace(good_run(), redis_lost=False, interrupted=False, executions=[])
-    assert {"P3", "P4", "P6"}.isdisjoint(judge(run))

@@ -1,7 +1,6 @@
 """The result of a drill, its exit code, and its reports."""
 
 import io
-import json
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -74,14 +73,6 @@ def test_the_text_never_shows_a_fault_that_did_not_strike_as_passed() -> None:
     assert "P10 not checked (0 s, 1 not hit)" in text
 
 
-def test_the_text_says_that_a_drill_is_incomplete() -> None:
-    interrupted = result(fault("held"), interrupted=True)
-    assert "interrupted, so this is not all" in text_of(interrupted)
-    assert "no promise was broken; 1 of 1 fault struck" in render_html(interrupted, strict=False)
-    assert "the drill ended early: no worker" in text_of(result(error="no worker"))
-    assert "--strict counts weaknesses" in text_of(result(fault("held"), weaknesses=[WEAKNESS]), strict=True)
-
-
 @pytest.mark.parametrize(
     ("found", "colour"),
     [
@@ -95,25 +86,6 @@ def test_the_text_says_that_a_drill_is_incomplete() -> None:
 def test_the_verdict_is_green_only_if_all_was_shown(found: DrillResult, colour: str) -> None:
     verdict = render_html(found, strict=False).splitlines()
     assert f"color: {colour}" in next(line for line in verdict if " struck" in line)
-
-
-def test_tools_that_ran_twice_are_listed_with_the_question() -> None:
-    text = text_of(result(fault("held", repeated={"look_up": 2}), fault("held", repeated={"look_up": 1})))
-    assert "tools that ran twice: is that harmless?" in text
-    assert "look_up ran again for 3 calls, as its declared effect allows" in text
-    assert "ran twice" not in text_of(result(fault("held")))
-
-
-def test_the_json_holds_the_promises_and_the_outcome() -> None:
-    record = json.loads(json.dumps(result(fault("broken"), fault("held")).record(strict=False)))
-    assert record["failed"] is True
-    assert record["promises"]["P1"] == {
-        "text": "no step is lost, and none is committed twice",
-        "held": 1,
-        "checked": 2,
-    }
-    assert record["faults"][0]["broken"] == ["P1: step 1 is lost"]
-    assert record["faults"][1]["promises"] == {"P1": True}
 
 
 class Page(HTMLParser):

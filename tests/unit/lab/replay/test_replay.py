@@ -5,18 +5,15 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.action import AppendStep, Route, Situation
-from roboco.domain.decision.decide import decide
 from roboco.domain.history.part import ErrorPart, TextPart
-from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import ORCHESTRATOR, TaskStep
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 from roboco.lab.replay.replay import ReplayStep, replay
-from tests.support.memory_ports.journeys import CUSTOM, GRAPH, MANUAL
-from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task, recorded_task, run_journey
+from tests.support.memory_ports.journeys import GRAPH
+from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task
 
 
 def change_team(team: Team, **fields: Any) -> Team:
@@ -79,26 +76,6 @@ def test_a_step_that_no_history_determines_depends_on_the_moment(code: str | Non
     assert "no history records" in position.note
 
 
-def end_at_time_limit(task: RecordedTask, seconds: float) -> RecordedTask:
-    """Return the task with three steps, ended by a limit of 30 seconds, `seconds` after its start."""
-    team = change_team(task.team, limits={"max_seconds": 30})
-    cut = replace(task, team=team, steps=task.steps[:3])
-    action = decide(team, History(fold(cut.steps), tuple(cut.steps)), Situation(seconds=seconds))
-    assert isinstance(action, AppendStep)
-    ended = with_step(cut, code="limit", seconds=seconds)
-    step = ended.steps[3].model_copy(update={"parts": action.parts, "metadata": action.metadata})
-    return replace(ended, steps=(*cut.steps, step), reason=str(step.error and step.error.message))
-
-
-def test_an_exception_of_the_router_is_a_difference() -> None:
-    def broken(team: Team, history: History) -> Route:
-        raise KeyError("no agent")
-
-    positions = replay(replace(recorded_task(run_journey(CUSTOM)), router=broken))
-    assert differences(positions) == {1: "differs", 2: "differs", 3: "differs", None: "differs"}
-    assert "KeyError" in positions[0].chosen
-
-
 # --- another team -------------------------------------------------------------------------------------------
 
 
@@ -111,12 +88,3 @@ def test_a_changed_edge_differs() -> None:
     positions = replay(graph_task(), other)
     assert differences(positions) == {3: "differs", 5: "differs", None: "differs"}
     assert positions[2].chosen.startswith("waits (user_turn)")
-
-
-def test_a_message_differs_if_the_other_team_would_not_wait() -> None:
-    other = change_team(MANUAL.team, collaboration_model={"type": "sequential"})
-    position = replay(recorded_task(run_journey(MANUAL)), other)[1]
-    assert (position.comparison, position.note) == (
-        "differs",
-        "without the message: expert acts (sequential: next)",
-    )

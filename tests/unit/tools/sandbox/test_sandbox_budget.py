@@ -1,7 +1,6 @@
 """The memory that the sandboxes of run_sandbox worker share."""
 
 import logging
-import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from roboco.tools.sandbox.budget import (
     read_budget,
 )
 from roboco.tools.sandbox.limits import MIB, SandboxLimits
-from roboco.tools.sandbox.result import RunResult
 from roboco.tools.sandbox.sandbox import Sandbox
 
 DEFAULT_LIMITS = SandboxLimits()
@@ -49,16 +47,11 @@ CGROUP_V1 = "9:name=systemd:/\n4:memory:/pods/a\n3:cpuset:/\n0::/\n"
     [
         ("", {}, None),
         ("0::/\n", {"memory_max": "2147483648\n"}, 2048 * MIB),
-        ("0::/\n", {"memory_max": "max\n"}, None),
-        ("0::/a/b\n", {"a__b__memory_max": "max\n", "a__memory_max": "1000\n"}, 1000),
         ("0::/a/b\n", {"a__b__memory_max": "2000\n", "a__memory_max": "1000\n"}, 1000),
-        ("0::/a/b\n", {"a__b__memory_max": "500\n", "a__memory_max": "1000\n"}, 500),
         ("0::/seen/from/the/host\n", {"memory_max": "700\n"}, 700),
         ("0::/../outside\n", {"memory_max": "700\n"}, 700),
         ("0::/\n", {"memory_max": "nonsense\n"}, None),
         (CGROUP_V1, {"memory__pods__a__limit_in_bytes": "300\n"}, 300),
-        (CGROUP_V1, {"memory__limit_in_bytes": "400\n"}, 400),
-        (CGROUP_V1, {"memory__pods__a__limit_in_bytes": "9223372036854771712\n"}, None),
         (
             CGROUP_V1,
             {"memory__pods__a__limit_in_bytes": "9223372036854771712\n", "memory__pods__limit_in_bytes": "800"},
@@ -72,8 +65,7 @@ def test_memory_limit_is_the_lowest_of_its_cgroups(
     assert memory_limit(create_machine(tmp_path, cgroup, **limits)) == expected
 
 
-@pytest.mark.parametrize("sandboxes", [1, 2, 3, 7, 15])
-@pytest.mark.parametrize("megabytes", [64 * 15, 1000, 1568, 6000, 100_000])
+@pytest.mark.parametrize(("megabytes", "sandboxes"), [(64 * 15, 15), (1000, 3), (1568, 1), (100_000, 7)])
 def test_the_sum_of_the_shares_is_within_the_budget(megabytes: int, sandboxes: int) -> None:
     budget = read_budget(megabytes, sandboxes)
     limits = Sandbox(budget=budget).limits
@@ -86,14 +78,12 @@ def test_the_sum_of_the_shares_is_within_the_budget(megabytes: int, sandboxes: i
     assert min(limits.memory, limits.disk, limits.inputs) > MIB
 
 
-@pytest.mark.parametrize(("megabytes", "sandboxes"), [(63, 1), (100, 2), (1, 64)])
-def test_too_small_a_share_is_refused_with_the_remedy(megabytes: int, sandboxes: int) -> None:
-    sandbox = Sandbox(budget=read_budget(megabytes, sandboxes))
+def test_too_small_a_share_is_refused_with_the_remedy() -> None:
+    sandbox = Sandbox(budget=read_budget(100, 2))
     with pytest.raises(UsageError) as raised, sandbox.run("print(1)", {}, lambda: False):
         pytest.fail("the code ran")
-    expected = f"ROBOCO_SANDBOX_MEMORY={megabytes} gives each of {sandboxes} sandboxes"
-    assert expected in str(raised.value)
-    assert f"{megabytes // sandboxes} MiB, and each needs 64 MiB; raise ROBOCO_SANDBOX_MEMORY" in str(raised.value)
+    assert "ROBOCO_SANDBOX_MEMORY=100 gives each of 2 sandboxes" in str(raised.value)
+    assert "50 MiB, and each needs 64 MiB; raise ROBOCO_SANDBOX_MEMORY" in str(raised.value)
     assert "--concurrency" in str(raised.value)
 
 
@@ -123,50 +113,3 @@ def test_the_smallest_share_runs_python(tmp_path: Path) -> None:
     with sandbox.run(code, {"in.csv": tmp_path / "in.csv"}, lambda: False) as result:
         assert (result.output, result.exit_code, result.end_reason) == ("[['a', 'b'], ['1', '2']]\n", 0, "")
         assert [file.name for file in result.files] == ["out"]
-
-
-MEMORY_HOG = """
-import mmap, os, time
-taken = disk = 0
-try:
-    with open('file', 'wb') as file, open('/tmp/more', 'wb') as more:
-        for each in (file, more):
-            try:
-                while True:
-                    disk += each.write(bytes(65536)); each.flush()
-            except OSError:
-                pass
-except OSError:
-    pass
-held = []
-try:
-    while True:
-        held.append(bytearray(b'x' * 65536)); taken += 65536
-except MemoryError:
-    held.pop()
-print(taken + disk, flush=True)
-time.sleep(1)
-"""
-
-
-@pytest.mark.usefixtures("sandbox_available")
-def test_two_concurrent_sandboxes_stay_within_the_budget() -> None:
-    budget = read_budget(160, 2)
-    barrier = threading.Barrier(2)
-    runs: list[RunResult] = []
-
-    def run_sandbox() -> None:
-        barrier.wait(60)
-        with Sandbox(budget=budget).run(MEMORY_HOG, {}, lambda: False) as result:
-            barrier.wait(60)  # both sandboxes hold their files at this moment
-            runs.append(result)
-
-    threads = [threading.Thread(target=run_sandbox) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    used = [int(result.output) for result in runs]
-    assert [result.end_reason for result in runs] == ["", ""], runs
-    assert sum(used) <= 160 * MIB
-    assert min(used) > 16 * MIB, "they did allocate"

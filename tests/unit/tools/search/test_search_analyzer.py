@@ -59,8 +59,3 @@ def test_scripts_without_spaces_are_found_by_pairs_and_single_characters(word: s
 )
 def test_identifiers_and_numbers_are_found_whole_and_by_their_parts(query: str) -> None:
     assert common_terms("call foo_bar.baz then parseInput for 1,234.56", query)
-
-
-def test_a_long_word_is_truncated() -> None:
-    assert common_terms("x" * 5000, "x" * 4000)
-    assert max(map(len, normalize("x" * 5000).split())) <= 64

@@ -1,19 +1,20 @@
 """IndexCache: index files are private, bounded, rebuilt if broken, and shared safely by several processes."""
 
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from roboco.domain.paths import tombstone_path
 from roboco.errors import TransientError, UsageError
 from roboco.ports.histories import Histories
+from roboco.tools.search import index_cache, indexer
 from roboco.tools.search import sqlite_index as index_file
 from roboco.tools.search.index_cache import IndexCache
 from roboco.tools.search.memory_index import MemoryIndex
@@ -25,39 +26,6 @@ from tests.unit.domain.steps import artifact, steps_of
 
 TASK = "t1"
 STEP_COUNT, STEPS_PER_WORD, BATCH_SIZE = 300, 20, 100
-SEARCH_PROGRAM = """
-import os, signal, sqlite3, sys
-from functools import partial
-from pathlib import Path
-from roboco.tools.search import indexer
-from roboco.tools.search import index_cache
-from roboco.tools.search.memory_index import MemoryIndex
-from roboco.workspace.open import open_workspace
-
-workspace, folder, query, batch, commits, early = sys.argv[1:]
-indexer.BATCH_SIZE = int(batch)
-
-class Dying(sqlite3.Connection):
-    left = int(commits)
-
-    def execute(self, sql, *args):
-        if sql != "COMMIT":
-            return super().execute(sql, *args)
-        Dying.left -= 1
-        if Dying.left == 0 and early == "early":
-            os.kill(os.getpid(), signal.SIGKILL)
-        done = super().execute(sql, *args)
-        if Dying.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
-
-if int(commits):
-    index_cache.sqlite3.connect = partial(sqlite3.connect, factory=Dying)
-print("ready", flush=True)
-sys.stdin.readline()
-index = MemoryIndex(open_workspace(workspace).histories, lambda *_: b"text", Path(folder))
-print([hit.seq for hit in index.search("t1", query, 50).hits])
-"""
 
 
 @pytest.fixture
@@ -83,66 +51,44 @@ def steps_of_word(number: int) -> list[int]:
     return list(range(STEPS_PER_WORD * (number + 1) - 1, STEPS_PER_WORD * number - 1, -1))
 
 
-def start_search(
-    workspace: str, folder: Path, query: str, commits: int = 0, early: str = ""
-) -> "subprocess.Popen[str]":
-    """Start a process that searches when its stdin has a line, and that dies at a commit of its index."""
-    command = [
-        sys.executable,
-        "-c",
-        SEARCH_PROGRAM,
-        workspace,
-        str(folder),
-        query,
-        str(BATCH_SIZE),
-        str(commits),
-        early,
-    ]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
 def index_files(folder: Path) -> list[Path]:
     """Return the index files, the least recently used first."""
     return sorted(folder.glob("*.index"), key=lambda path: path.stat().st_mtime_ns)
 
 
-def test_processes_that_index_a_task_concurrently_find_the_same(workspace: str, tmp_path: Path) -> None:
-    processes = [start_search(workspace, tmp_path / "index", f"w{number}") for number in range(3)]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    found = [process.communicate(timeout=120)[0] for process in processes]
-    assert found == [f"{steps_of_word(number)}\n" for number in range(3)]
-    database = sqlite3.connect(index_files(tmp_path / "index")[0])
-    assert database.execute("SELECT count(*), count(DISTINCT seq) FROM passages").fetchone() == (STEP_COUNT, STEP_COUNT)
-    database.close()
-
-
-@pytest.mark.parametrize(("commits", "early"), [(1, "early"), (2, "early"), (2, "late"), (4, "early")])
-def test_the_index_of_a_killed_process_is_completed_by_the_next_one(
-    workspace: str, tmp_path: Path, commits: int, early: str
+@pytest.mark.parametrize("commits", [1, 2, 4])
+def test_the_index_of_a_search_that_dies_is_completed_by_the_next_one(
+    workspace: str, tmp_path: Path, commits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = start_search(workspace, tmp_path / "index", "w1", commits, early)
-    process.communicate("\n", timeout=120)
-    assert process.returncode == -signal.SIGKILL
+    class Dying(sqlite3.Connection):
+        left = commits
+
+        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+            Dying.left -= sql == "COMMIT"
+            if Dying.left == 0:
+                raise SystemExit
+            return super().execute(sql, *args)
+
+    monkeypatch.setattr(indexer, "BATCH_SIZE", BATCH_SIZE)
+    with monkeypatch.context() as dying:
+        dying.setattr(index_cache.sqlite3, "connect", partial(sqlite3.connect, factory=Dying))
+        with pytest.raises(SystemExit):
+            search(workspace, tmp_path / "index", "w1")
     assert search(workspace, tmp_path / "index", "w1") == steps_of_word(1)
     assert search(workspace, tmp_path / "index", "w14") == steps_of_word(14)
 
 
-def _empty(path: Path) -> None:
-    path.write_bytes(b"")
+def test_searches_at_the_same_time_index_each_step_once(workspace: str, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        found = pool.map(lambda number: search(workspace, tmp_path / "index", f"w{number}"), range(3))
+        assert list(found) == [steps_of_word(number) for number in range(3)]
+    with closing(sqlite3.connect(index_files(tmp_path / "index")[0])) as database:
+        counted = database.execute("SELECT count(*), count(DISTINCT seq) FROM passages").fetchone()
+    assert counted == (STEP_COUNT, STEP_COUNT)
 
 
 def _garbage(path: Path) -> None:
     path.write_bytes(b"no database at all " * 1000)
-
-
-def _truncated(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2 // 4096 * 4096)
 
 
 def _holes(path: Path) -> None:
@@ -171,9 +117,7 @@ def _without_a_table(path: Path) -> None:
     database.close()
 
 
-@pytest.mark.parametrize(
-    "damage", [_empty, _garbage, _truncated, _holes, _of_an_older_release, _foreign, _without_a_table, Path.unlink]
-)
+@pytest.mark.parametrize("damage", [_garbage, _holes, _of_an_older_release, _foreign, _without_a_table, Path.unlink])
 def test_a_damaged_index_file_is_rebuilt(workspace: str, tmp_path: Path, damage: "object") -> None:
     folder = tmp_path / "index"
     assert search(workspace, folder, "w1") == steps_of_word(1)
@@ -257,7 +201,6 @@ def test_the_indexes_of_erased_tasks_are_removed(tmp_path: Path) -> None:
     for name in (("ws", "acme:t.1"), ("ws", "t2"), ("other", "acme:t.1")):
         with cache.open(*name):
             pass
-    (tmp_path / f"{'0' * 64}.index").write_bytes(b"of an older release")
     files.put(tombstone_path("acme:t.1"), b"{}")
     assert remove_erased_indexes(files, cache, "ws") == 1
     assert remove_erased_indexes(files, cache, "ws") == 0

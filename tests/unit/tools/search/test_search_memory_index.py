@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roboco.domain.history.step import TaskStep
@@ -99,19 +99,12 @@ def test_searches_and_their_hits_are_not_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        'sea" OR "x',
-        "sea NEAR(tides)",
         "spelled: sea",
-        "{spelled} : sea",
         "-sea",
-        "^sea",
         "sea)))",
-        "((sea",
         "sea AND",
-        "NOT sea",
         "sea*",
         "sea\0; DROP TABLE passages",
-        "sea " * 200,
         "sea \ud83d",
     ],
 )
@@ -143,11 +136,8 @@ def test_a_hit_names_its_step_and_part(search: SearchFunction) -> None:
     ("filters", "found"),
     [
         ({"agent": "two"}, [3]),
-        ({"agent": "nobody"}, []),
         ({"part": "text", "agent": "one"}, [1]),
-        ({"part": "tool_call"}, []),
         ({"after": START + timedelta(seconds=1)}, [1, 3]),
-        ({"before": START + timedelta(seconds=1)}, [0]),
         ({"after": (START + timedelta(seconds=3)).replace(tzinfo=None)}, [3]),
         ({"after": START + timedelta(seconds=1), "before": START + timedelta(seconds=3)}, [1]),
         ({"agent": "x' OR '1'='1"}, []),
@@ -215,6 +205,7 @@ def test_an_index_of_another_history_is_rebuilt(tmp_path: Path, other: list[Task
     ]
 
 
+@settings(max_examples=25)
 @given(
     histories(), st.lists(st.integers(0, 30), max_size=4), st.sampled_from(["hello", "word", "世界", "grüße a", "text"])
 )
