@@ -10,6 +10,7 @@ the server that is silent.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from hashlib import sha256
 from inspect import Parameter, Signature, signature
 from typing import Any, Final, Literal, TypeVar
 
@@ -22,7 +23,6 @@ from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import unavailable
-from roboco.gateway.rest.caching import PRIVATE, etag_of, has_match
 from roboco.gateway.rest.parameters import TaskId
 from roboco.gateway.rest.responses import problems, readable
 
@@ -35,6 +35,8 @@ MAX_POLL: Final = 0.5
 """Seconds between two reads of a wait, at most."""
 FIRST_POLL: Final = 0.02
 """Seconds between the first two reads of a wait. Each interval is twice the one before."""
+PRIVATE: Final = {"Cache-Control": "private, no-cache", "Vary": "Authorization, Cookie, X-API-Key"}
+"""Headers of what one caller may read: a cache of that caller alone may keep it, and asks again before each use."""
 _SHARED: Final = {"request": Request, "gateway": TheGateway, "caller": Caller}
 
 
@@ -138,7 +140,7 @@ def _endpoint(
             if "task" in wanted:
                 given["task"] = gateway.find_task(caller, given.pop("task_id"))
             data = as_json(work(**given))
-            return data, etag_of(data) if is_read else ""
+            return data, f'"{sha256(data).hexdigest()[:32]}"' if is_read else ""
 
         if line == "operations":
             return _response(request, *await run_operation(gateway, caller, run))
@@ -150,6 +152,12 @@ def _endpoint(
     endpoint.__signature__ = Signature([*first, *own])  # type: ignore[attr-defined] # functions may have one
     endpoint.__name__, endpoint.__doc__ = work.__name__, work.__doc__
     return endpoint
+
+
+def has_match(header: str | None, etag: str) -> bool:
+    """Return True if an If-None-Match header names the tag, weakly compared, or any."""
+    names = [name.strip().removeprefix("W/") for name in (header or "").split(",")]
+    return etag in names or "*" in names
 
 
 def _response(request: Request, data: bytes, etag: str) -> Response:

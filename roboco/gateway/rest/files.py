@@ -25,8 +25,7 @@ from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, not_found
-from roboco.gateway.rest.caching import PRIVATE, has_match
-from roboco.gateway.rest.endpoints import Endpoints, as_json
+from roboco.gateway.rest.endpoints import PRIVATE, Endpoints, as_json, has_match
 from roboco.gateway.rest.models import FileList
 from roboco.gateway.rest.parameters import FileName, NewName, TaskId
 from roboco.gateway.rest.responses import problems, readable

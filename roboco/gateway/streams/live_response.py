@@ -96,9 +96,6 @@ class OpenStreams:
         self._streams: set[LiveResponse[Any]] = set()
         self._checks: asyncio.Task[None] | None = None
 
-    def __len__(self) -> int:
-        return len(self._streams)
-
     @contextmanager
     def watched(self, stream: "LiveResponse[Any]") -> Iterator[None]:
         """Check the stream until the block ends."""

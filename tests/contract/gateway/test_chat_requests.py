@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from roboco.client.task import Task
 from roboco.engine.accept import accept_item, accept_task
 from roboco.errors import TransientError
 from roboco.gateway.answers import chats
-from roboco.gateway.answers.chats import Chat, Message, accept, chat_of
+from roboco.gateway.answers.chats import Message, accept, chat_of
 from roboco.gateway.answers.ids import first_task_id
 from roboco.gateway.bodies.body_budget import MAX_HELD_OF_OWNER
 from roboco.gateway.openai.accepting import TurnRequest
@@ -55,27 +56,33 @@ def test_an_answer_without_a_list_of_parts_is_refused(rest: RestWorld) -> None:
     assert (answer.status_code, "no result of a tool" in answer.text) == (400, True)
 
 
-def test_thousands_of_mistakes_of_a_run_are_not_listed(rest: RestWorld) -> None:
-    body = f'{{"threadId": "c", "runId": "r", "messages": [{",".join(["1"] * 20_000)}]}}'
-    assert "mistakes, too many to list them" in send(rest, "/agui/desk", body).text
+def said(text: str) -> Message:
+    """Return a message of the user, whose id is its text."""
+    return {"role": "user", "id": text, "parts": [{"type": "text", "text": text}]}
+
+
+def bring(rest: RestWorld, tasks: int | None, *messages: Message) -> str:
+    """Bring messages to the chat, as a request that has counted this number of its tasks. Return the id of the task."""
+    gateway, caller = rest.app.state.gateway, CALLERS["acme"]
+    request = TurnRequest(gateway, caller, Repetition(caller), "desk", Turn(), True, {}, {})
+    assert rest.client.portal is not None
+    chat = rest.client.portal.call(chat_of, gateway, caller, "desk", "c")
+    chat = chat if tasks is None else replace(chat, tasks=tasks)
+    turn, _ = rest.client.portal.call(partial(accept, request, chat, messages, False))
+    return turn.task.task_id
 
 
 def test_branches_that_begin_at_the_same_moment_are_two_tasks_and_an_erased_one_keeps_its_number(
     rest: RestWorld,
 ) -> None:
-    first, gateway, caller = first_task_id("acme", "desk", "c"), rest.app.state.gateway, CALLERS["acme"]
+    first = first_task_id("acme", "desk", "c")
     rest.run(f"acme:{first}")
-    request = TurnRequest(gateway, caller, Repetition(caller), "desk", Turn(), True, {}, {})
 
-    def begin(text: str, chat: Chat) -> str:
-        earlier: Message = {"role": "assistant", "id": f"msg_{first}_0", "parts": []}
-        message = {"role": "user", "id": text, "parts": [{"type": "text", "text": text}]}
-        assert rest.client.portal is not None
-        turn, _ = rest.client.portal.call(partial(accept, request, chat, [earlier, message], False))
-        return turn.task.task_id
+    def begin(text: str, tasks: int | None = None) -> str:
+        return bring(rest, tasks, {"role": "assistant", "id": f"msg_{first}_0", "parts": []}, said(text))
 
-    both = Chat(gateway, caller, "desk", first, 1)  # as both requests have counted
-    assert [begin(text, both) for text in ("one", "two", "one")] == [f"acme:{first}_{number}" for number in (2, 3, 2)]
+    # both requests have counted one task
+    assert [begin(text, 1) for text in ("one", "two", "one")] == [f"acme:{first}_{number}" for number in (2, 3, 2)]
     for number in (2, 3):
         path = f"/v1/operations/erasures/acme:{first}_{number}"
         rest.client.post(path, json={"stop": True}, headers={KEY: "local"})
@@ -83,26 +90,16 @@ def test_branches_that_begin_at_the_same_moment_are_two_tasks_and_an_erased_one_
         rest.world.sweep()
         rest.world.clock.move(400)
     assert rest.get(f"/v1/tasks/{first}_2").status_code == 410
-    assert rest.client.portal is not None
-    counted = rest.client.portal.call(chat_of, gateway, caller, "desk", "c")
-    assert begin("three", counted) == f"acme:{first}_4"
+    assert begin("three") == f"acme:{first}_4"
 
 
 def test_a_thread_whose_task_has_ended_goes_on_in_one_fork(rest: RestWorld) -> None:
-    first, gateway, caller = first_task_id("acme", "desk", "c"), rest.app.state.gateway, CALLERS["acme"]
+    first = first_task_id("acme", "desk", "c")
     task = rest.orchestrator.task(rest.run(f"acme:{first}", conversation=True))
     task.stop()
     rest.world.settle(task.task_id)
-    request = TurnRequest(gateway, caller, Repetition(caller), "desk", Turn(), True, {}, {})
-
-    def send(text: str) -> str:
-        messages = [{"role": "user", "id": one, "parts": [{"type": "text", "text": one}]} for one in ("hello", text)]
-        assert rest.client.portal is not None
-        chat = rest.client.portal.call(chat_of, gateway, caller, "desk", "c")
-        turn, _ = rest.client.portal.call(partial(accept, request, chat, messages, False))
-        return turn.task.task_id
-
-    assert [send(text) for text in ("one", "one", "two")] == [f"acme:{first}_2"] * 3
+    sent = [bring(rest, None, said("hello"), said(text)) for text in ("one", "one", "two")]
+    assert sent == [f"acme:{first}_2"] * 3
     rest.world.settle(f"acme:{first}_2")
     texts = [step.text for step in rest.orchestrator.task(f"acme:{first}_2").steps() if step.agent_name == "user"]
     assert texts == ["hello", "one", "two"]
@@ -132,13 +129,10 @@ def test_a_chat_whose_first_task_another_message_begins_is_busy(
 def test_a_conflict_with_the_task_of_a_chat_is_refused_at_once_with_its_reason(
     rest: RestWorld, monkeypatch: pytest.MonkeyPatch, max_items: int, text: str, reason: str
 ) -> None:
-    first, gateway, caller = first_task_id("acme", "desk", "c"), rest.app.state.gateway, CALLERS["acme"]
+    first = first_task_id("acme", "desk", "c")
     rest.run(f"acme:{first}", conversation=True)
-    request = TurnRequest(gateway, caller, Repetition(caller), "desk", Turn(), True, {}, {})
     answer: Message = {"role": "assistant", "id": f"msg_{first}_0", "parts": []}
-    said = {"role": "user", "id": "m", "parts": [{"type": "text", "text": "go"}]}
-    assert rest.client.portal is not None
-    rest.client.portal.call(partial(accept, request, Chat(gateway, caller, "desk", first, 1), [answer, said], False))
+    bring(rest, 1, answer, said("go") | {"id": "m"})
     monkeypatch.setattr(accept_item, "MAX_ITEMS", max_items)
     monkeypatch.setattr(chats, "GROWTH_PAUSES", (0.0,))
     tools = [{"name": "a", "description": "d", "parameters": {"type": "object"}}]
@@ -172,20 +166,6 @@ def test_an_error_of_a_server_shows_mcp_clients_no_address(
         monkeypatch.setattr(rest.orchestrator, name, refuse)
     answer = call_mcp(rest, method, **params)
     assert ("does not answer, or is busy" in answer.text, "10.0.0.7" in answer.text) == (True, False)
-
-
-def test_an_mcp_client_without_the_scope_is_refused_in_words(rest: RestWorld) -> None:
-    assert '"message":"this key lacks the scope \'read\'' in call_mcp(rest, "tools/list", "none").text
-
-
-def test_a_task_of_another_request_counts_once_its_summary_is_stored(
-    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts = iter([0, 0, 1])
-    monkeypatch.setattr(chats, "_count", lambda *_: next(counts))
-    assert rest.client.portal is not None
-    found = rest.client.portal.call(chats.grown, Chat(rest.app.state.gateway, CALLERS["acme"], "desk", "c", 0))
-    assert found.newest == "c"
 
 
 def test_the_context_of_an_mcp_tool_has_what_the_prompts_of_its_team_use(rest: RestWorld) -> None:

@@ -50,6 +50,7 @@ PROTOCOLS = {
     "rest": ("/v1/tasks", '{"team": "desk", "prompt": "x", "context": {"a": [%s]}}', '{"history": [%s]}', (413, 422)),
     "openai": ("/openai/v1/chat/completions", '{"model": "desk", "x": [%s]}', '{"messages": [%s]}', (413, 400)),
     "roboto": ("/v1/ai/chats", '{"client_context": {"a": [%s]}}', '{"client_tools": [%s]}', (400, 400)),
+    "ag-ui": ("/agui/desk", '{"state": [%s]}', '{"threadId": "c", "runId": "r", "messages": [%s]}', (413, 422)),
 }
 
 

@@ -1,4 +1,4 @@
-"""The quick start of the guide: its commands and programs run against `roboco serve` with a key."""
+"""The commands and programs of the guide run against `roboco serve` with a key."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from roboco.domain.access_key import Scope
 from roboco.local.process import free_port, start_server
 from tests.integration.gateway.test_serve import Served, served
 from tests.integration.streams.test_sse_browser import browser
@@ -22,7 +23,6 @@ from tests.support.servers.model_server import ModelServer, Reply
 from tests.support.stack import ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
-SECTION = re.compile(r"^## Quick start\n(.*?)(?=^## )", re.DOTALL | re.MULTILINE)
 COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 DESK = {"name": "desk", "agents": [{"name": "writer", "prompt": "You write."}]}
 
@@ -49,6 +49,13 @@ def gateway(stack: Stack, tmp_path: Path) -> Iterator[Served]:
     assert take_denials(stack) == set()
 
 
+def section_of(title: str) -> str:
+    """Return a section of the guide."""
+    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", (GUIDES / "gateway.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
 def key_of(stack: Stack) -> str:
     """Return a new key of the gateway."""
     return stack.orchestrator.operator.create_key(name="quick start").text
@@ -65,9 +72,7 @@ def run(command: list[str], folder: Path, **variables: str) -> str:
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
 def test_the_first_commands_lead_to_a_streamed_answer(tmp_path: Path) -> None:
     """Everything but the installation: the team file of the page, `roboco dev`, and curl, without another word."""
-    section = SECTION.search((GUIDES / "gateway.md").read_text())
-    assert section is not None
-    first, ask = re.findall(r"^```sh\n(.*?)^```$", section[1], re.DOTALL | re.MULTILINE)[:2]
+    first, ask = re.findall(r"^```sh\n(.*?)^```$", section_of("Quick start"), re.DOTALL | re.MULTILINE)[:2]
     installation, _, start = first.partition("\n")
     assert installation == "pip install 'roboco[dev-server]'"
     base = free_port()
@@ -91,9 +96,7 @@ def test_the_first_commands_lead_to_a_streamed_answer(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="needs curl and jq")
 def test_the_commands_start_follow_and_steer_a_task(stack: Stack, gateway: Served, tmp_path: Path) -> None:
-    section = SECTION.search((GUIDES / "gateway.md").read_text())
-    assert section is not None
-    script = "set -euo pipefail\n" + "\n".join(COMMANDS.findall(section[1]))
+    script = "set -euo pipefail\n" + "\n".join(COMMANDS.findall(section_of("Quick start")))
     url = f"http://127.0.0.1:{gateway.port}"
     printed = run(["bash", "-c", script], tmp_path, ROBOCO=url, KEY=key_of(stack))
     assert "event: event_task_start" in printed
@@ -101,6 +104,16 @@ def test_the_commands_start_follow_and_steer_a_task(stack: Stack, gateway: Serve
     task_id = json.loads((tmp_path / "started.json").read_text())["task_id"]
     stopped = stack.orchestrator.task(task_id)
     until(lambda: stopped.result(60).status == "cancelled", 60, "the task is stopped")
+
+
+@pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="needs curl and jq")
+def test_the_commands_of_the_rest_api_run_one_after_the_other(stack: Stack, gateway: Served, tmp_path: Path) -> None:
+    script = "set -euo pipefail\n" + "\n".join(COMMANDS.findall(section_of("REST")))
+    url = f"http://127.0.0.1:{gateway.port}"
+    key = stack.orchestrator.operator.create_key(name="operator", scopes=list(Scope)).text
+    printed = run(["bash", "-c", script], tmp_path, ROBOCO=url, KEY=key)
+    assert '"applied_at_seq":' in printed
+    assert printed.endswith("parcel")
 
 
 def test_the_program_for_the_openai_package_prints_the_answer(stack: Stack, gateway: Served, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from tests.support.gateway_process import (
     StreamClient,
     items_of_client,
     items_of_task,
-    whole_items,
 )
 from tests.support.journeys import GRAPH, MANUAL, answer
 from tests.support.servers.model_server import Reply, Request
@@ -86,34 +85,6 @@ def test_clients_that_are_cut_after_every_frame_resume_at_another_gateway(
         again.place = everywhere.place
         await again.follow()
         assert (again.frames, again.connections) == ([], 1), "after the end there is nothing: 204"
-
-    run(main())
-
-
-def test_filters_and_several_tasks_in_one_connection(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
-    folder_stack.model.script(long_answer)
-    urls = [gateway.url for gateway in gateways]
-
-    async def main() -> None:
-        tasks = [await start(folder_stack) for _ in range(3)]
-        names = ",".join(task.task_id for task in tasks)
-        events = StreamClient(urls, path_of(tasks[0]), channel="events")
-        both = StreamClient(urls, "/v1/events", tasks=names)
-        await asyncio.gather(
-            events.follow(lambda frames: len(frames) > 2), both.follow(lambda frames: len(frames) > 15)
-        )
-        assert both.connections > 2
-        for task in tasks:
-            own = [(one.kind, one.data["data"]) for one in both.shown if one.data["task_id"] == task.task_id]
-            assert whole_items(own) == await asyncio.to_thread(items_of_task, task)
-        kinds = [item.type for item in await asyncio.to_thread(list, tasks[0].stream())]
-        assert [one.kind for one in events.shown] == [kind for kind in kinds if kind.startswith("event_")]
-        more = StreamClient(urls, "/v1/events", tasks=f"{names},{(await start(folder_stack)).task_id}")
-        more.place = both.place
-        await more.follow()
-        assert {frame.data["task_id"] for frame in more.shown}.isdisjoint(names.split(","))
-        reply = httpx2.get(f"{urls[0]}/v1/events", params={"tasks": names.split(",")[0], "after": both.place})
-        assert (reply.status_code, "3 places" in reply.text) == (400, True)
 
     run(main())
 

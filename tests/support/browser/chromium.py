@@ -15,7 +15,7 @@ from typing import Final, Literal
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from tests.support.browser.watch import ForeignRequests, PageWatch
+from tests.support.browser.watch import PageWatch
 
 Scheme = Literal["light", "dark"]
 SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
@@ -75,22 +75,20 @@ class WatchedContext:
 
 @contextmanager
 def open_context(
-    browser: Browser, origin: str, *, scheme: Scheme = "light", width: int = 1440, reduced_motion: bool = True
+    browser: Browser, origin: str, *, scheme: Scheme = "light", width: int = 1440
 ) -> Iterator[WatchedContext]:
     """Yield a context for pages of this origin. At the end, raise AssertionError if its watch has found a problem."""
-    with ForeignRequests() as foreign:
-        context = browser.new_context(
-            viewport={"width": width, "height": HEIGHTS.get(width, 900)},
-            color_scheme=scheme,
-            reduced_motion="reduce" if reduced_motion else "no-preference",
-            locale="en-GB",
-            timezone_id="UTC",
-            proxy={"server": foreign.url, "bypass": "127.0.0.1, localhost"},
-        )
-        context.set_default_timeout(TIMEOUT)
-        watch = PageWatch(context, origin, foreign)
-        try:
-            yield WatchedContext(context, watch)
-            watch.check()
-        finally:
-            context.close()
+    context = browser.new_context(
+        viewport={"width": width, "height": HEIGHTS.get(width, 900)},
+        color_scheme=scheme,
+        reduced_motion="reduce",
+        locale="en-GB",
+        timezone_id="UTC",
+    )
+    context.set_default_timeout(TIMEOUT)
+    watch = PageWatch(context, origin)
+    try:
+        yield WatchedContext(context, watch)
+        watch.check()
+    finally:
+        context.close()

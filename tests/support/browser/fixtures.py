@@ -14,9 +14,7 @@ from tests.support.browser.stack import WebStack, web_stack
 class OpenContext(Protocol):
     """Open a context for the deployment's page. It is closed and checked after the test."""
 
-    def __call__(
-        self, *, scheme: Scheme = "light", width: int = 1440, reduced_motion: bool = True, origin: str = ""
-    ) -> WatchedContext: ...
+    def __call__(self, *, scheme: Scheme = "light", width: int = 1440, origin: str = "") -> WatchedContext: ...
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +36,9 @@ def open_watched(browser: Browser, request: pytest.FixtureRequest) -> Iterator[O
     """Yield a function that opens contexts, by default for pages of the fixture `web`."""
     with ExitStack() as contexts:
 
-        def open_one(
-            *, scheme: Scheme = "light", width: int = 1440, reduced_motion: bool = True, origin: str = ""
-        ) -> WatchedContext:
+        def open_one(*, scheme: Scheme = "light", width: int = 1440, origin: str = "") -> WatchedContext:
             url: str = origin or request.getfixturevalue("web").url
-            opened = open_context(browser, url, scheme=scheme, width=width, reduced_motion=reduced_motion)
+            opened = open_context(browser, url, scheme=scheme, width=width)
             return contexts.enter_context(opened)
 
         yield open_one

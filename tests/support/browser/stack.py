@@ -55,11 +55,6 @@ class WebStack:
         """Break the next request to the model off after some chunks. The turn is restarted, and its text is void."""
         self.model.fail_next(1, Reply(text=text, break_after=chunks))
 
-    def call_id(self, task: Task, position: int = 0) -> str:
-        """Return the id of a call of the newest step that has calls."""
-        step = next(step for step in reversed(task.history()) if step.calls)
-        return str(step.calls[position].id)
-
 
 @contextmanager
 def web_stack(

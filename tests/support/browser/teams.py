@@ -126,10 +126,6 @@ TEAMS: Final[Mapping[str, Team]] = {
         "teams": {"visit": {"name": "visit", "models": MODELS, "agents": [_agent("visitor")]}},
     },
     "markdown": {"agents": [_agent("typist")]},
-    "unknown": {
-        "agents": [_agent("courier", tools=["append_line"])],
-        "tools": [_tool("append_line", "irreversible", on_unknown="ask", timeout=120)],
-    },
     "client": {"agents": [_agent("host")]},
     "handoffs": {
         "collaboration_model": {"type": "graph", "routing_graph": {"planner": ["solver"], "solver": ["END"]}},
@@ -238,7 +234,6 @@ REPLIES: Final[Mapping[str, Callable[[Request], Reply]]] = {
         ("artifact_write", {"name": "sums.md", "content": "# Sums\n\n1 + 2 = 3\n"}),
     ),
     "cashier": _calls("I would like to add.", ("add", {"a": 2, "b": 3})),
-    "courier": _calls("I deliver it.", ("append_line", {"when": "early"})),
     "host": _calls("Where do you want to sit?", ("client_seat", {"row": 12, "window": True})),
     "planner": _planner,
     "lead": _calls("The crew does that.", ("delegate", {"team": "crew", "prompt": "Swab the deck."})),

@@ -5,6 +5,7 @@ import base64
 import hmac
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from joserfc import jwt
@@ -12,11 +13,13 @@ from joserfc.jwk import ECKey, RSAKey
 
 from roboco.domain.access_key import CallerLimits
 from roboco.errors import TransientError
+from roboco.gateway import oidc
 from roboco.gateway.calls import CallLine
 from roboco.gateway.oidc import MAX_AGE, RETRY_SECONDS, Tokens
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
 from roboco.gateway.settings import GatewaySettings, OidcClaims
+from roboco.http.http_exchange import HttpAnswer
 
 ISSUER, AUDIENCE, NOW = "https://login.example", "roboco", 1_800_000_000
 RSA, OTHER_RSA = RSAKey.generate_key(2048), RSAKey.generate_key(2048)
@@ -266,3 +269,36 @@ def test_a_provider_without_valid_keys_is_unavailable(keys: Any) -> None:
     provider = Provider()
     provider.documents[f"{ISSUER}/keys"]["keys"] = keys
     assert provider.callers(token()) == [503]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HttpAnswer(302, b"{}"),
+        HttpAnswer(500, b"{}"),
+        HttpAnswer(200, b"[]"),
+        HttpAnswer(200, b"no"),
+        ValueError("long"),
+    ],
+    ids=str,
+)
+def test_an_answer_that_is_no_json_object_is_refused(
+    answer: HttpAnswer | Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tests/unit/http` proves the bounds of an exchange, which follows no redirection."""
+    monkeypatch.setattr(oidc, "exchange", Mock(side_effect=[HttpAnswer(200, b'{"a": 1}'), answer]))
+    assert oidc.fetch_json("http://127.0.0.1/keys") == {"a": 1}
+    with pytest.raises(TransientError):
+        oidc.fetch_json("http://127.0.0.1/keys")
+
+
+@pytest.mark.parametrize("place", ["https://[x", "https://h:99999/", "https://h\n/"])
+def test_malformed_addresses_are_refused(place: str) -> None:
+    with pytest.raises(TransientError):
+        oidc.fetch_json(place)
+
+
+@pytest.mark.parametrize("place", ["http://login.example/x", "file:///etc/passwd", "x", ""])
+def test_addresses_without_tls_are_refused(place: str) -> None:
+    with pytest.raises(TransientError, match="no TLS"):
+        oidc.fetch_json(place)

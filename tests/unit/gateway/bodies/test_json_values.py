@@ -34,9 +34,3 @@ def test_each_member_counts_once_however_the_body_is_cut(document: Any, size: in
     values = counted(json.dumps(document, ensure_ascii=ascii_only).encode(), size)
     assert values.count == members(document)
     assert values.is_utf8
-
-
-@given(DOCUMENTS.filter(lambda document: members(document) > 0), st.sampled_from(["utf-16", "utf-32", "utf-16-be"]))
-def test_a_body_in_another_encoding_is_recognized(document: Any, encoding: str) -> None:
-    """Python reads it, and a character of it may look like a quote."""
-    assert not counted(json.dumps(document, ensure_ascii=False).encode(encoding), 7).is_utf8

@@ -56,10 +56,3 @@ def test_a_repeated_turn_with_the_same_text_continues_where_it_was_cut() -> None
     )
     sent, stream = read(follow_live(server))
     assert (sent, stream.problem) == ("abcdef ", None)
-
-
-def test_a_repeated_turn_with_another_text_ends_with_an_error() -> None:
-    server = apply_operations([("chunk", "a"), ("restart", ""), ("chunk", "bc"), ("commit", "")])
-    sent, stream = read(follow_live(server))
-    assert sent == "a"
-    assert stream.problem is not None

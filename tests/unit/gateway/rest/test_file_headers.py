@@ -2,8 +2,7 @@
 
 import pytest
 
-from roboco.domain.history.part import Artifact
-from roboco.gateway.rest.files import file_etag, file_headers, safe_type
+from roboco.gateway.rest.files import safe_type
 
 
 @pytest.mark.parametrize(
@@ -22,14 +21,3 @@ from roboco.gateway.rest.files import file_etag, file_headers, safe_type
 )
 def test_types_that_browsers_run_are_sent_as_bytes(stored: str, sent: str) -> None:
     assert safe_type(stored) == sent
-
-
-def test_a_file_is_an_attachment_in_a_sandbox() -> None:
-    headers = file_headers(Artifact(uri="file://artifacts/a.html", mime_type="text/html", sha256="ab", size=3))
-    assert headers["Content-Disposition"] == 'attachment; filename="a.html"'
-    assert "sandbox" in headers["Content-Security-Policy"]
-    assert headers["ETag"] == '"ab"'
-
-
-def test_a_file_without_a_digest_has_a_tag_of_its_name_and_size() -> None:
-    assert file_etag(Artifact(uri="file://artifacts/a", mime_type="text/plain", size=3)) == '"a-3"'

@@ -100,7 +100,7 @@ def play(scenario: Scenario, form: type[Form] = ServerSentEvents, ping: float = 
         await opened.client.until(lambda: bool(opened.client.body))
         async with asyncio.timeout(60):
             await scenario(opened, serving)
-        assert (opened.released, opened.source.closed, len(opened.streams)) == (True, True, 0)
+        assert (opened.released, opened.source.closed, opened.streams._streams) == (True, True, set())
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 60)
 

@@ -28,11 +28,6 @@ def test_an_id_of_several_tasks_holds_the_place_of_each(names: list[str], data: 
     assert len(joined) <= MAX_PLACES_CHARS
 
 
-def test_an_id_of_more_tasks_than_the_stream_has_is_refused() -> None:
-    with pytest.raises(Problem, match="the id has 3 places, and the stream 2 tasks"):
-        split_places(",,a.0.0.0.1.0", ["one", "two"])
-
-
 @given(st.one_of(st.text(), st.text("0123456789abcdeft.~-,", max_size=300)))
 def test_any_other_text_is_a_wrong_request(text: str) -> None:
     for parse in (check_place, check_list_place, lambda found: split_places(found, ["task"])):
