@@ -16,10 +16,9 @@ from celery.exceptions import Ignore
 from roboco.broker.names import ENDED_TASK, TEAM_TASK
 from roboco.client.canvas.broker import warn_of_broker
 from roboco.client.canvas.ended_task import continue_canvas, wait_for_result
-from roboco.client.canvas.refusal import refuse
 from roboco.client.canvas.revocations import watch_revokes
 from roboco.client.canvas.signature import team
-from roboco.client.canvas.team_task import TeamInvocation, submit_team
+from roboco.client.canvas.team_task import TeamInvocation, refuse, submit_team
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import Overloaded, TransientError, UsageError
 from roboco.process.per_process import PerProcess

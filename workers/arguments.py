@@ -1,4 +1,4 @@
-"""orders: the validated arguments of Roboco's own Celery tasks. Any producer may have written them."""
+"""arguments: the validated arguments of Roboco's own Celery tasks. Any producer may have written them."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -27,7 +27,7 @@ _ADAPTERS: Final[Mapping[type[Any], TypeAdapter[Any]]] = MappingProxyType(
 
 
 def parse_assignment(kind: type[Assignment], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Assignment:
-    """Return the order with these arguments; UsageError if they are not the arguments of one."""
+    """Return the assignment with these arguments; UsageError if they are not the arguments of one."""
     known = [field.name for field in fields(kind)]
     if args or not kwargs.keys() <= set(known):
         raise UsageError(f"expected the arguments {known}, by name (found {list(args)!r:.80}, {list(kwargs)!r:.200})")

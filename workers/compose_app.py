@@ -18,6 +18,7 @@ from roboco.broker.health.bootstep import add_health_step
 from roboco.broker.names import AGENTS_QUEUE, TOOLS_QUEUE
 from roboco.broker.redacted_request import LogRedaction
 from roboco.broker.transport import guard_transports
+from roboco.domain.dead_letter import DeadLetter
 from roboco.model.lazy import preload_model
 from roboco.process.per_process import PerProcess
 from roboco.process.process_guard import guard_process
@@ -51,7 +52,7 @@ def compose_worker(
         settings.broker,
         pool=pool,
         concurrency=concurrency,
-        sink=counting_sink(letters.add_record, lambda record: engine.telemetry.count_refusal(record)),
+        sink=counting_sink(letters.add, lambda letter: engine.telemetry.count_refusal(letter)),
         keys=settings.signing_keys,
     )
     app = create_app(basis | changes, queues)
@@ -85,13 +86,14 @@ def counting_sink(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSin
     An exception of the sink means that the letter is not stored: the consumer returns the message to its queue.
     """
 
-    def store_and_count(record: dict[str, Any]) -> None:
-        store(record)
+    def store_and_count(letter: DeadLetter) -> None:
+        store(letter)
         try:
-            count(record)
+            count(letter)
         except Exception:
-            letter_id = record["letter_id"]
-            _log.exception("dead letter %s is stored, but not counted in roboco_refused_messages_total", letter_id)
+            _log.exception(
+                "dead letter %s is stored, but not counted in roboco_refused_messages_total", letter.letter_id
+            )
 
     return store_and_count
 

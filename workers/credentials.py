@@ -1,4 +1,4 @@
-"""passwords: a worker whose Redis or RabbitMQ refuses its password ends, instead of trying for ever."""
+"""credentials: a worker whose Redis or RabbitMQ refuses its password ends, instead of trying for ever."""
 
 from typing import Any
 

@@ -13,8 +13,9 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as PrometheusMetric
 
 from roboco.broker.names import QUEUE_OF
-from roboco.broker.queue_stats import SENT_AT, queue_lengths
+from roboco.broker.queues import SENT_AT, queue_lengths
 from roboco.client.wiring import secret_mask
+from roboco.domain.dead_letter import DeadLetter
 from roboco.errors import RobocoError, UsageError
 from roboco.ports.telemetry import QUEUE_WAIT_SECONDS, REFUSED, Telemetry
 from roboco.redis.client import connect_fail_fast
@@ -55,11 +56,10 @@ class WorkerTelemetry:
         self._telemetry = ProcessTelemetry(record, open_tracer(os.environ))
         return self._telemetry
 
-    def count_refusal(self, record: Mapping[str, Any]) -> None:
-        """Count a message that the consumer of this worker has refused, of which this is the dead letter's record."""
+    def count_refusal(self, letter: DeadLetter) -> None:
+        """Count a message that the consumer of this worker has refused, of which this is the dead letter."""
         if self._metrics is not None:
-            name = record.get("headers", {}).get("task")
-            self._metrics.record(REFUSED, 1, name if isinstance(name, str) and name in QUEUE_OF else OTHER_VALUE)
+            self._metrics.record(REFUSED, 1, letter.name if letter.name in QUEUE_OF else OTHER_VALUE)
 
     def export_backlog(self) -> None:
         """Export the backlog as well. Workers that sweep call this."""

@@ -3,8 +3,8 @@
 from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded
 
-from roboco.broker.dispatcher import NODE_SETTING
-from roboco.client.wiring import HostProcess, build_dispatcher, build_engine
+from roboco.broker.dispatcher import NODE_SETTING, CeleryDispatcher
+from roboco.client.wiring import HostProcess, build_engine
 from roboco.engine.engine import Engine
 from roboco.process.per_process import PerProcess
 from roboco.redis.client import connect
@@ -30,7 +30,7 @@ class ProcessEngine:
             host = HostProcess(
                 self.telemetry.telemetry(), worker, SoftTimeLimitExceeded, self.deadline, self.concurrency
             )
-            return build_engine(settings, build_dispatcher(app), client, host)
+            return build_engine(settings, CeleryDispatcher(app), client, host)
 
         self._engine = PerProcess(build)
 

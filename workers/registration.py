@@ -3,6 +3,14 @@
     every 3 s ─► register: pools, release, what it runs ─► asked to drain? ─► SIGTERM to itself
     SIGTERM ───► registered as draining until the process ends ─► unregistered
 
+It does not run beside another deployment whose messages or streams would be mixed with its own:
+
+    broker        one deployment for each database of Redis or virtual host: the names of queues are fixed
+    Redis         the databases of a server share their channels: one deployment for each prefix
+
+Both are checked at the start of each worker. The broker is checked again later, because it may not have answered then,
+or may have lost its record.
+
 The thread does not use the engine, but its own connections and limits: the engine of the main process is created later,
 when the concurrency of the worker and its metrics are known.
 """
@@ -19,31 +27,34 @@ from celery.signals import celeryd_init, worker_shutdown
 from celery.worker import state
 
 from roboco.broker.background import run_periodically
-from roboco.broker.broker_owner import Deployment
+from roboco.broker.broker_owner import Deployment, ForeignBroker, check_broker_owner, claim_broker
 from roboco.engine.registration import check_format, register
 from roboco.engine.worker_status import workspace_name
-from roboco.errors import RobocoError, TransientError
+from roboco.errors import RobocoError, TransientError, UsageError
 from roboco.ports.registry import Registration, WorkerLoad, WorkspaceIdentity
 from roboco.ports.workspace import Files
 from roboco.redis.client import connect_fail_fast
 from roboco.redis.keys import Keys
 from roboco.redis.schedule import RedisSchedule
-from roboco.redis.scripts import Scripts
+from roboco.redis.scripts import Scripts, translating_errors
+from roboco.redis.shared_channels import find_shared_channels
 from roboco.redis.task_store import RedisTaskStore, StoredSteps
 from roboco.redis.worker_registry import RedisWorkerRegistry
 from roboco.settings import Settings
-from roboco.workers.deployment import CLAIM_INTERVAL, BrokerClaim, check_channels
 from roboco.workers.draining import DrainDeadline
 from roboco.workspace.open import open_workspace
 
 _log = logging.getLogger(__name__)
 
+CLAIM_INTERVAL = 20.0
+"""Seconds between two claims of the broker, which restore the record of a broker that was emptied."""
 REGISTRATION_INTERVAL = 3.0
 """Seconds between two registrations of a worker."""
 MAX_RUNNING_IDS = 100
 """Ids of running Celery tasks that a worker registers."""
 MAX_ID_CHARS = 255
 """Characters of such an id: a producer may choose it."""
+_EXIT_FAILURE = 1
 _STORE_TIMEOUT = 5.0
 """The most seconds for which the thread waits for an answer of the store."""
 
@@ -62,12 +73,11 @@ def install_registration(app: Celery, settings: Settings, queues: Sequence[str],
         interval = REGISTRATION_INTERVAL
         run_periodically(app, "roboco-registration", interval, lambda: _register_or_log(registrar), while_draining=True)
         worker_shutdown.connect(registrar.end, weak=False)
-        claim = BrokerClaim(app, registrar.deployments, writes="coordinator" in pools)
-        run_periodically(app, "roboco-broker-claim", CLAIM_INTERVAL, claim.repeat)
+        run_periodically(app, "roboco-broker-claim", CLAIM_INTERVAL, lambda: _claim_again(app, registrar))
         try:
-            check_channels(settings)
+            _check_channels(settings)
             registrar()
-            claim()
+            _claim_broker(app, registrar)
         except TransientError as error:
             _log.warning("this worker is not registered yet: %s", error)
         except RobocoError as error:
@@ -86,6 +96,48 @@ def _register_or_log(register: Callable[[], None]) -> None:
         _log.error("this worker is not registered: %s", error)
 
 
+def _check_channels(settings: Settings) -> None:
+    """Raise UsageError if a deployment in another database of this Redis has the same prefix, and so the same channels.
+
+    TransientError if Redis does not answer.
+    """
+    with translating_errors(), connect_fail_fast(settings.redis_url) as client:
+        found = find_shared_channels(client, Keys(settings.prefix))
+    if found is not None and not found.has_priority:
+        raise UsageError(str(found))
+    if found is not None:
+        _log.error("%s", found)
+
+
+def _claim_broker(app: Celery, registrar: "Registrar") -> None:
+    """Record that the broker carries the messages of this deployment. Raise ForeignBroker if it is another one's.
+
+    A worker that is no coordinator only reads the record: a false one would end the workers of all pools.
+    """
+    known = registrar.deployments()
+    if known is None:
+        return
+    own, earlier = known
+    try:
+        if registrar.coordinates:
+            claim_broker(app, own, earlier)
+        else:
+            check_broker_owner(app, lambda: own, earlier)
+    except TransientError as error:
+        _log.warning("whether another deployment uses this broker is not known: %s", error)
+
+
+def _claim_again(app: Celery, registrar: "Registrar") -> bool:
+    """Claim the broker again; end the worker, and return False, if it is another deployment's."""
+    try:
+        _claim_broker(app, registrar)
+    except ForeignBroker as error:
+        _log.critical("this worker ends: %s", error)
+        vars(state)["should_stop"] = _EXIT_FAILURE  # the main loop ends the worker with this exit code
+        return False
+    return True
+
+
 class Registrar:
     """Registers the worker with the node name `name` each time it is called."""
 
@@ -93,6 +145,7 @@ class Registrar:
         scripts, keys = Scripts(connect_fail_fast(settings.redis_url)), Keys(settings.prefix)
         self._settings = settings
         self._pools = pools
+        self.coordinates = "coordinator" in pools
         self._deadline = deadline
         self._version = metadata.version("roboco")
         self._has_ended = False

@@ -1,4 +1,4 @@
-"""store: a worker does not run on an S3 store that ignores conditional writes.
+"""store_check: a worker does not run on an S3 store that ignores conditional writes.
 
 On such a store one writer could replace an object that another one has created. Each worker checks its store at its
 start, in its main process. A folder needs no check: the operating system honours conditions. A client needs none:

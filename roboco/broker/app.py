@@ -9,12 +9,13 @@ from kombu import Queue
 from roboco.broker.broker import broker_settings, queue_arguments
 from roboco.broker.message_signing import SigningKeys, sign_messages
 from roboco.broker.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES, queue_lanes
+from roboco.domain.dead_letter import DeadLetter
 
-DeadLetterSink = Callable[[dict[str, Any]], None]
-"""Stores a record, which is the JSON of a DeadLetter.
+DeadLetterSink = Callable[[DeadLetter], None]
+"""Stores a dead letter.
 
 The worker's main loop calls it, so it must fail soon rather than wait. If it raises, the message is redelivered. If an
-acknowledgement is lost, the same record is stored again under the same id.
+acknowledgement is lost, the same letter is stored again under the same id.
 """
 
 

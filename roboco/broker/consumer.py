@@ -14,10 +14,11 @@ from kombu.message import Message
 
 from roboco.broker.app import DeadLetterSink
 from roboco.broker.broker_error import explain_broker
-from roboco.broker.dead_letter import record_of, record_of_raw
+from roboco.broker.dead_letter import letter_of_body, letter_of_message
 from roboco.broker.message_reader import validation_error
-from roboco.broker.message_signing import SigningKeys, as_bytes
+from roboco.broker.message_signing import SigningKeys
 from roboco.broker.names import QUEUE_OF
+from roboco.domain.dead_letter import DeadLetter
 
 UNSIGNED_COMMANDS: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
 """The commands of remote control that are allowed if messages are signed, because its messages are not signed."""
@@ -132,33 +133,32 @@ class GuardedConsumer(Consumer):
         self._dead_letter(message, str(exc))
 
     def _dead_letter(self, message: Message, reason: str) -> None:
-        record = _record(message, reason)
+        letter = _letter_of(message, reason)
         try:
-            self._store_dead_letter(record)
+            self._store_dead_letter(letter)
         except Exception:
             # Return it to the end of its queue after a pause: without one this is a hot loop while the store is away.
-            facts = {name: record[name] for name in ("queue", "reason", "letter_id")}
+            facts = letter.model_dump(mode="json", include={"queue", "reason", "letter_id"})
             logger.exception("cannot store dead letter %s; retrying in %s s", json.dumps(facts), self.requeue_delay)
             requeue = (logger, self.connection_errors, True)
             self.timer.call_after(self.requeue_delay, message.reject_log_error, requeue)
         else:
             message.ack_log_error(logger, self.connection_errors)
 
-    def _store_dead_letter(self, record: dict[str, Any]) -> None:
+    def _store_dead_letter(self, letter: DeadLetter) -> None:
         sink: DeadLetterSink | None = self.app.conf.get("roboco_dead_letter_sink")
         if sink:
-            sink(record)
+            sink(letter)
         done = "stored as a dead letter" if sink else "dropped, because 'roboco_dead_letter_sink' is not set"
-        logger.warning("a message of queue %r was %s: %s", record["queue"], done, record["reason"])
+        logger.warning("a message of queue %r was %s: %s", letter.queue, done, letter.reason)
 
 
-def _record(message: Message, reason: str) -> dict[str, Any]:
-    """Return the record of the message. If that fails, return a record of its body alone."""
+def _letter_of(message: Message, reason: str) -> DeadLetter:
     try:
-        return record_of(message, reason)
+        return letter_of_message(message, reason)
     except Exception:
         logger.exception("cannot record all of a message; its dead letter keeps only the body")
-        return record_of_raw(as_bytes(message.body or ""), str(message.delivery_info.get("routing_key")), reason, {})
+        return letter_of_body(message, reason)
 
 
 def runnable_tasks(registered: Iterable[str], queues: Iterable[str]) -> frozenset[str]:

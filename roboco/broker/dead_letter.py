@@ -1,12 +1,7 @@
-"""Dead letters of Celery messages, of bounded size for any message.
-
-For a message that the consumer or the transport refuses, this module makes a record: the JSON of a DeadLetter. For a
-message whose Celery task has begun, so that its arguments could be read, it makes the DeadLetter itself.
-"""
+"""Dead letters of Celery messages, of bounded size for any message."""
 
 import hashlib
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
@@ -15,6 +10,7 @@ from kombu.message import Message
 from kombu.utils import json as kombu_json
 
 from roboco.broker.message_reader import MAX_UNREADABLE_BYTES, REFUSED_HEADER, needs_newer_worker
+from roboco.broker.message_signing import as_bytes
 from roboco.domain.canonical_json import canonical_json, well_formed, well_formed_json
 from roboco.domain.dead_letter import DeadLetter, letter_id_of
 
@@ -32,28 +28,47 @@ DISPLAY_HEADERS: Final = frozenset({"argsrepr", "kwargsrepr"})
 """Headers that only displays need."""
 
 
-def record_of(message: Message, reason: str) -> dict[str, Any]:
-    """Return the record of a message that kombu has read."""
-    body: Any = message.body
-    raw = body if isinstance(body, bytes) else str(body).encode("utf-8", "replace")
+def letter_of_message(message: Message, reason: str) -> DeadLetter:
+    """Return the dead letter of a message that kombu has read, and that the worker refuses."""
     queue = str(message.delivery_info.get("routing_key"))
-    headers: dict[str, Any] = message.headers
-    max_bytes = MAX_BODY_BYTES if needs_newer_worker(reason) else MAX_UNREADABLE_BYTES
-    record = _record(queue, reason, headers, raw, max_bytes)
-    needed = {name: value for name, value in headers.items() if name not in DISPLAY_HEADERS}
-    whole = record["body"].encode() == raw and all(record["headers"].get(name) == needed[name] for name in needed)
-    return record | {
-        "letter_id": letter_id_of(queue, _identity(message), record["digest"]),
-        "content_type": str(message.content_type or "application/json")[:MAX_HEADER_CHARS],
-        "content_encoding": str(message.content_encoding or "utf-8")[:MAX_HEADER_CHARS],
-        "truncated": not whole or REFUSED_HEADER in headers,
+    raw, headers = as_bytes(message.body or ""), message.headers
+    body = raw[: MAX_BODY_BYTES if needs_newer_worker(reason) else MAX_UNREADABLE_BYTES].decode("utf-8", "replace")
+    kept = {
+        well_formed(str(name)[:MAX_HEADER_CHARS]): _truncate(value)
+        for name, value in islice(headers.items(), MAX_HEADERS)
     }
+    needed = {name: value for name, value in headers.items() if name not in DISPLAY_HEADERS}
+    whole = body.encode() == raw and all(kept.get(name) == needed[name] for name in needed)
+    digest = hashlib.sha256(raw).hexdigest()
+    return DeadLetter(
+        letter_id=letter_id_of(queue, _identity(message), digest),
+        reason=well_formed(reason[:MAX_REASON_CHARS]),
+        time=datetime.now(UTC),
+        queue=well_formed(queue[:MAX_HEADER_CHARS]),
+        headers=kept,
+        body=body,
+        content_type=str(message.content_type or "application/json")[:MAX_HEADER_CHARS],
+        content_encoding=str(message.content_encoding or "utf-8")[:MAX_HEADER_CHARS],
+        truncated=not whole or REFUSED_HEADER in headers,
+        size=len(raw),
+        digest=digest,
+    )
 
 
-def record_of_raw(raw: bytes, queue: str, reason: str, headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of bytes that no worker can read. It cannot be requeued."""
-    record = _record(queue, reason, headers, raw, MAX_UNREADABLE_BYTES)
-    return record | {"letter_id": letter_id_of(queue, record["digest"]), "truncated": True}
+def letter_of_body(message: Message, reason: str) -> DeadLetter:
+    """Return a dead letter with the body of the message alone. It cannot be requeued."""
+    raw, queue = as_bytes(message.body or ""), str(message.delivery_info.get("routing_key"))
+    digest = hashlib.sha256(raw).hexdigest()
+    return DeadLetter(
+        letter_id=letter_id_of(queue, digest),
+        reason=well_formed(reason[:MAX_REASON_CHARS]),
+        time=datetime.now(UTC),
+        queue=well_formed(queue[:MAX_HEADER_CHARS]),
+        body=raw[:MAX_UNREADABLE_BYTES].decode("utf-8", "replace"),
+        truncated=True,
+        size=len(raw),
+        digest=digest,
+    )
 
 
 def dead_letter_of(
@@ -77,21 +92,6 @@ def dead_letter_of(
         size=len(body),
         digest=hashlib.sha256(body).hexdigest(),
     )
-
-
-def _record(queue: str, reason: str, headers: Mapping[str, Any], raw: bytes, max_bytes: int) -> dict[str, Any]:
-    return {
-        "reason": well_formed(reason[:MAX_REASON_CHARS]),
-        "queue": well_formed(queue[:MAX_HEADER_CHARS]),
-        "headers": {
-            well_formed(str(name)[:MAX_HEADER_CHARS]): _truncate(value)
-            for name, value in islice(headers.items(), MAX_HEADERS)
-        },
-        "body": raw[:max_bytes].decode("utf-8", "replace"),
-        "size": len(raw),
-        "digest": hashlib.sha256(raw).hexdigest(),
-        "time": datetime.now(UTC).isoformat(),
-    }
 
 
 def _identity(message: Message) -> str:

@@ -16,9 +16,8 @@ from celery import Celery
 
 from roboco.broker.broker_error import translating_errors
 from roboco.broker.broker_fault import write_fault
-from roboco.broker.fair_queues import FairQueues
 from roboco.broker.names import ADVANCE_TASK, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
-from roboco.broker.queue_stats import SENT_AT, queue_description, read_queue_stats, sent_at
+from roboco.broker.queues import SENT_AT, FairQueues, queue_description, read_queue_stats, sent_at
 from roboco.domain.status import Priority
 from roboco.errors import TransientError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment

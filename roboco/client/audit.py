@@ -72,32 +72,21 @@ def audited(act: Act, path: Path | None) -> Iterator[None]:
 
 
 def _open(path: Path) -> int:
-    """Open the file without waiting for a reader, as a pipe would demand. Raise UsageError if it is none."""
+    """Open the file without waiting for a reader, as a pipe would demand. Raise UsageError if it is none.
+
+    It is opened for reading too, if possible, but not a pipe: a process that holds its reading end does not notice that
+    it has no other reader.
+    """
     options = os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        file = os.open(path, os.O_WRONLY | options, 0o600)
+        reads = not path.exists() or (path.is_file() and os.access(path, os.R_OK))
+        file = os.open(path, options | (os.O_RDWR if reads else os.O_WRONLY), 0o600)
     except OSError as error:
         raise _refusal(path, f"cannot be opened ({error.strerror})") from error
-    if stat.S_ISREG(os.fstat(file).st_mode):
-        file = _readable(path, file)
     if not _is_file_or_output(file):
         os.close(file)
         raise _refusal(path, "is neither a file nor the output of this process")
     os.set_blocking(file, True)
-    return file
-
-
-def _readable(path: Path, file: int) -> int:
-    """Return the file opened for reading, too, if this process may read it, else as it is.
-
-    Not so a pipe: a process that holds its reading end does not notice that it has no other reader.
-    """
-    with suppress(OSError):
-        found = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK)
-        if os.path.samestat(os.fstat(found), os.fstat(file)):
-            os.close(file)
-            return found
-        os.close(found)  # the file was renamed meanwhile
     return file
 
 

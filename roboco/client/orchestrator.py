@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, Unpack
 
 from roboco.broker.broker_owner import Deployment, check_broker_owner
+from roboco.broker.dispatcher import CeleryDispatcher
 from roboco.client import task_list
 from roboco.client.audit import Act, audited
 from roboco.client.caller_accounts import CallerAccounts
@@ -22,7 +23,6 @@ from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_sent_team, resolve_team, team_files
 from roboco.client.wiring import (
     HostProcess,
-    build_dispatcher,
     build_engine,
     client_telemetry,
     model_limits,
@@ -69,7 +69,7 @@ class Orchestrator:
         self._producer = producer_app(self.settings)
         self._client = connect(self.settings.redis_url)
         self._telemetry = client_telemetry()
-        dispatcher = build_dispatcher(self._producer)
+        dispatcher = CeleryDispatcher(self._producer)
         self._engine: Engine = build_engine(self.settings, dispatcher, self._client, HostProcess(self._telemetry))
         self._deployment_checked = False
         keys, archive = Keys(self.settings.prefix), self._engine.workspace.stored_events.read

@@ -12,7 +12,6 @@ from celery import Celery
 from roboco.broker.app import app_settings, create_app
 from roboco.broker.broker import producer_settings
 from roboco.broker.broker_identity import same_broker
-from roboco.broker.dispatcher import CeleryDispatcher
 from roboco.broker.names import COORDINATOR_QUEUE, tenant_lanes
 from roboco.broker.shop import CeleryShop
 from roboco.domain.day_budget import TenantBudgets
@@ -241,11 +240,6 @@ def build_mcp_servers(settings: Settings, credentials: Credentials | None = None
         get_token=settings.mcp_tokens,
         credentials=credentials or Credentials(settings.credentials),
     )
-
-
-def build_dispatcher(app: Celery) -> Dispatcher:
-    """Return the dispatcher that sends with this application."""
-    return CeleryDispatcher(app)
 
 
 def secret_mask(settings: Settings) -> Redactor:

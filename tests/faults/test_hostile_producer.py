@@ -8,7 +8,7 @@ from redis import Redis
 
 from roboco import parse_team
 from roboco.broker.names import QUEUES
-from roboco.broker.queue_stats import redis_lists
+from roboco.broker.queues import redis_lists
 from tests.faults.hostile.producer import BROADCASTS, MALFORMED, mutations
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until

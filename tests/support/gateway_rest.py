@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.datastructures import Headers
 
-from roboco.broker.queue_stats import QueueStats
+from roboco.broker.queues import QueueStats
 from roboco.client.operator.operations import OpenTasks, Operations
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.rate_report import RateReport

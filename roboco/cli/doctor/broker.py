@@ -15,7 +15,7 @@ from roboco.broker.broker_fault import write_fault
 from roboco.broker.broker_owner import Deployment, ForeignBroker, check_broker_owner, read_owner
 from roboco.broker.health.bootstep import QUEUE_INFIX
 from roboco.broker.names import COORDINATOR_QUEUE, QUEUES, queue_lanes
-from roboco.broker.queue_stats import redis_lists
+from roboco.broker.queues import redis_lists
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.client.operator.operations import QueueReport
 from roboco.client.orchestrator import Orchestrator

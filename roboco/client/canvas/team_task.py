@@ -1,4 +1,7 @@
-"""The Celery task `roboco.team`: submits a task, and stores the rest of the canvas with it."""
+"""The Celery task `roboco.team`: submits a task, and stores the rest of the canvas with it.
+
+Operators find one that is refused as a warning, and as a dead letter.
+"""
 
 import logging
 from dataclasses import dataclass
@@ -9,7 +12,9 @@ from celery.exceptions import Ignore
 from kombu.utils import json
 
 from roboco.broker.continuation import serialize_request
-from roboco.broker.names import BROKER_KEY, ENDED_TASK
+from roboco.broker.dead_letter import dead_letter_of
+from roboco.broker.display import redact_error
+from roboco.broker.names import BROKER_KEY, ENDED_TASK, TEAM_TASK
 from roboco.client.canvas.broker import broker_mistake, broker_of
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
@@ -19,7 +24,7 @@ from roboco.domain.ids import team_task_id
 from roboco.domain.notification import NotifyTarget
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
-from roboco.errors import Overloaded, UsageError
+from roboco.errors import Erased, Overloaded, TransientError, UsageError
 
 _log = logging.getLogger(__name__)
 
@@ -104,3 +109,22 @@ def _queue_of(order: TeamInvocation) -> str:
         return str(delivery["routing_key"])
     routed: Any = order.app.amqp.router.route({}, ENDED_TASK)["queue"]
     return str(routed.name)
+
+
+def refuse(orchestrator: Orchestrator, request: Any, error: UsageError | Overloaded) -> None:
+    """Store the dead letter and log the refusal. The failure of the Celery task does not depend on either.
+
+    There is no dead letter for a tenant, since dead letters are the operator's, none for an Overloaded, since many of
+    those would push lost work out of the dead letters, and none for an erased task, since it would hold the new prompt.
+    """
+    queue = str((request.delivery_info or {}).get("routing_key") or "")
+    letter = dead_letter_of(request, queue, f"refused: {error}", 1, orchestrator._engine.now())
+    stored = f"; it is dead letter {letter.letter_id}"
+    if orchestrator.settings.tenant is not None or isinstance(error, Overloaded | Erased):
+        stored = ""
+    else:
+        try:
+            orchestrator._engine.tasks.dead_letters.add(letter)
+        except TransientError as away:
+            stored = f"; its dead letter cannot be stored ({away})"
+    _log.warning("Celery task %s (%s) is refused%s: %s", request.id, TEAM_TASK, stored, redact_error(error))

@@ -24,7 +24,7 @@ import redis
 from celery import Celery
 
 from roboco.broker.names import QUEUES
-from roboco.broker.queue_stats import QueueStats, queue_description, read_queue_stats
+from roboco.broker.queues import QueueStats, queue_description, read_queue_stats
 from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.options import TaskFilterOptions
 from roboco.client.task_list import check_limit, task_filter

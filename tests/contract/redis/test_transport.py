@@ -8,7 +8,7 @@ import pytest
 from kombu import Connection, Queue
 from kombu import transport as kombu_transport
 
-from roboco.broker.dead_letter import record_of
+from roboco.broker.dead_letter import letter_of_message
 from roboco.broker.message_reader import REFUSED_HEADER
 from roboco.broker.transport import guard_transports
 from roboco.local.valkey import ValkeyServer
@@ -54,7 +54,7 @@ def test_an_unreadable_message_reaches_the_consumer_with_the_reason_again_after_
     assert first.headers.items() <= again.headers.items()
     assert "is no JSON" in again.headers[REFUSED_HEADER]
     assert good.payload == [["x"], {}, {}]
-    assert record_of(first, "")["letter_id"] == record_of(again, "")["letter_id"]
+    assert letter_of_message(first, "").letter_id == letter_of_message(again, "").letter_id
     again.ack()
 
 

@@ -15,6 +15,7 @@ from redis import Redis
 from roboco.broker.app import app_settings, create_app
 from roboco.broker.names import AGENTS_QUEUE, TOOL_TASK, TURN_TASK
 from roboco.broker.transport import guard_transports
+from roboco.domain.dead_letter import DeadLetter
 
 BROKER = os.environ["CONSUMER_APP_BROKER"]
 FOLDER = Path(os.environ["CONSUMER_APP_FOLDER"])
@@ -25,12 +26,12 @@ def append_line(name: str, line: str) -> None:
         file.write(f"{line}\n")
 
 
-def store_dead_letter(record: dict[str, Any]) -> None:
+def store_dead_letter(letter: DeadLetter) -> None:
     if (FOLDER / "refuse").exists():
-        append_line("refused", record["time"])
+        append_line("refused", str(letter.time))
         raise ConnectionError("the sink for dead letters is down")
     with Redis.from_url(BROKER) as redis:
-        redis.rpush("dead", json.dumps(record))
+        redis.rpush("dead", letter.model_dump_json())
 
 
 class UnforeseenRequest(Request):

@@ -42,8 +42,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     need(find_weed)
     plain = seaweed._identities
 
-    def with_worker(access_key: str, secret_key: str) -> str:
-        config = json.loads(plain(access_key, secret_key))
+    def with_worker(secret_key: str) -> str:
+        config = json.loads(plain(secret_key))
         keys = [{"accessKey": WORKER, "secretKey": SECRET}]
         config["identities"].append({"name": WORKER, "policyNames": ["pool"], "credentials": keys})
         config["policies"] = [{"name": "pool", "content": (DEPLOY / "s3-policy.json").read_text()}]

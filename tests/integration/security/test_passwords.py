@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from roboco import Orchestrator, Settings
+from roboco import Settings
 from roboco.broker.broker_error import translating_errors
 from roboco.client.wiring import producer_app
-from roboco.domain.team.team import Team
 from roboco.errors import TransientError
 from roboco.local.valkey import ValkeyServer, find_server, start_valkey
 from tests.conftest import need, running
@@ -20,7 +19,6 @@ pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 SYNTAX = "write redis://:PASSWORD@HOST:PORT/DATABASE, or redis://USER:PASSWORD@HOST:PORT/DATABASE"
 MISSING, WRONG = "Redis asks for a password, and ROBOCO_REDIS_URL has none; write", "Redis refuses the user or password"
-TEAM = Team.model_validate({"name": "echo", "agents": [{"name": "echo", "prompt": "Repeat."}]})
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +40,7 @@ def settings(tmp_path: Path, password_redis: ValkeyServer, request: pytest.Fixtu
     return Settings(redis_url=url_of(password_redis, request.param), workspace=tmp_path.as_uri())
 
 
-missing_or_wrong = pytest.mark.parametrize(
-    ("settings", "reason"), [("", MISSING), ("wrong", WRONG)], indirect=["settings"]
-)
-
-
-@missing_or_wrong
-def test_client_without_the_right_password_names_the_setting(settings: Settings, reason: str) -> None:
-    orchestrator = Orchestrator(settings)
-    with pytest.raises(TransientError) as refused:
-        orchestrator.run(TEAM, "hello")
-    orchestrator.close()
-    assert reason in str(refused.value)
-    assert SYNTAX in str(refused.value)
-
-
-@missing_or_wrong
+@pytest.mark.parametrize(("settings", "reason"), [("", MISSING), ("wrong", WRONG)], indirect=["settings"])
 def test_broker_without_the_right_password_names_the_settings(settings: Settings, reason: str) -> None:
     with producer_app(settings) as app, pytest.raises(TransientError) as refused, translating_errors("roboco.turn"):
         app.send_task("roboco.turn", retry=False)

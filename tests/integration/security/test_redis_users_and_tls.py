@@ -10,8 +10,6 @@ import pytest
 import redis
 from celery import Celery
 from fastapi.testclient import TestClient
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from roboco import Orchestrator
 from roboco.broker.names import QUEUES
@@ -454,16 +452,6 @@ def test_a_redis_certificate_of_an_unknown_authority_is_refused(tls_stack: Stack
         with app.connection_for_write() as connection, pytest.raises(Exception, match="certificate verify failed"):
             connection.ensure_connection(max_retries=1, interval_start=0)
         app.close()
-
-
-def test_redis_refuses_a_client_without_a_certificate(tls_stack: Stack, certificates: Certificates) -> None:
-    plain = tls_stack.settings.redis_url.partition("?")[0]
-    url = f"{plain}?ssl_ca_certs={certificates.authority}"
-    with (
-        redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0)) as client,
-        pytest.raises(redis.ConnectionError),
-    ):
-        client.ping()
 
 
 def test_an_s3_certificate_of_an_unknown_authority_is_refused(tls_stack: Stack, certificates: Certificates) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from roboco import Task, UsageError, parse_team
-from roboco.domain.session.session import SessionMessage
 from roboco.domain.stream.item import TextPartDelta
 from tests.support.double_delivery import send_twice
 from tests.support.journeys import answer
@@ -214,27 +213,3 @@ def test_client_tools_and_approvals_hold_no_worker(scripted: ScriptedStack) -> N
         ({"n": 2}, None),
     ]
     assert "(a person changed the arguments" in str(scripted.requests()[-1].request.messages)
-
-
-def test_polled_deltas_add_up_to_the_session(scripted: ScriptedStack) -> None:
-    task = scripted.run(team(), answer_briefly_on_request(SLOW))
-    messages: dict[int, SessionMessage] = {}
-    token = ""
-    lengths: list[int] = []
-    while True:
-        ended = task.summary().status.ended
-        new = task.delta(token)
-        token = new.continuation_token
-        if new.rewind_to is not None:
-            messages = {at: message for at, message in messages.items() if at < new.rewind_to}
-        messages |= new.messages_by_idx
-        if 1 in messages and len(messages[1].text) not in lengths:
-            lengths.append(len(messages[1].text))
-        if len(lengths) == 5:
-            task.interrupt("shorter", item_id="once")
-        if ended:
-            break
-    whole = task.session()
-    assert [messages[at] for at in sorted(messages)] == whole.messages
-    assert [message.status for message in whole.messages] == ["completed", "cancelled", "completed", "completed"]
-    assert lengths == sorted(lengths), "the message grows"

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from roboco.broker.dead_letter import record_of
-from roboco.broker.fair_queues import headers_of
+from roboco.broker.dead_letter import letter_of_message
 from roboco.broker.message_reader import MAX_ANSWER_BYTES, MAX_BODY_BYTES, validation_error
 from roboco.broker.message_signing import SigningKeys
 from roboco.broker.names import TASK_ANSWER_TASK, TURN_TASK
-from roboco.broker.queue_stats import SENT_AT, sent_at
+from roboco.broker.queues import SENT_AT, headers_of, sent_at
 from roboco.broker.transport import AmqpMessage
 from roboco.domain.canonical_json import canonical_json
 from tests.faults.hostile.producer import BODY, MALFORMED, headers
@@ -57,7 +56,7 @@ def test_a_malformed_message_on_rabbitmq_is_refused_and_recorded(changed: dict[s
     message: Any = rabbitmq_message(**changed)
     reason = validation_error(message, {TURN_TASK}, SigningKeys(()))
     assert reason is not None
-    canonical_json(record_of(message, reason)).encode()
+    canonical_json(letter_of_message(message, reason).model_dump(mode="json")).encode()
     good: Any = rabbitmq_message()
     assert validation_error(good, {TURN_TASK}, SigningKeys(())) is None
 

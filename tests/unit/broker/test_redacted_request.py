@@ -23,9 +23,6 @@ LIMITS = (
     MaybeEncodingError(SoftTimeLimitExceeded(), "the result"),
 )
 
-PARTS = pytest.mark.parametrize("return_ok", [True, False], ids=["child failed", "pool failed"])
-"""Whether the child process has returned the error, or the pool reports it: of a process that was killed, say."""
-
 
 def end_of_message(name: str, error: Exception, return_ok: bool) -> str:
     """Return what becomes of a message of this Celery task that failed with this error."""
@@ -60,23 +57,15 @@ def end_of_message(name: str, error: Exception, return_ok: bool) -> str:
     return end
 
 
-@PARTS
-@pytest.mark.parametrize("error", LIMITS, ids=lambda error: type(error).__name__)
-def test_a_message_from_outside_returns_to_its_queue_at_a_limit(error: Exception, return_ok: bool) -> None:
-    assert end_of_message(COMMAND, error, return_ok) == "requeued"
-
-
-@PARTS
-@pytest.mark.parametrize("error", [UsageError("no such team"), MemoryError()], ids=["refused", "out of memory"])
-@pytest.mark.parametrize("name", [COMMAND, ADVANCE_TASK])
-def test_an_error_of_the_child_process_ends_no_worker(name: str, error: Exception, return_ok: bool) -> None:
-    assert end_of_message(name, error, return_ok) == "acknowledged"
-
-
-@PARTS
-@pytest.mark.parametrize("error", LIMITS, ids=lambda error: type(error).__name__)
-def test_work_that_the_sweeper_repeats_is_acknowledged_at_a_limit(error: Exception, return_ok: bool) -> None:
-    assert end_of_message(ADVANCE_TASK, error, return_ok) == "acknowledged"
+@pytest.mark.parametrize("return_ok", [True, False], ids=["child failed", "pool failed"])
+def test_a_message_returns_to_its_queue_at_a_limit_if_it_is_from_outside(return_ok: bool) -> None:
+    """The child process has returned the error, or the pool reports it: of a process that was killed, say."""
+    for error in LIMITS:
+        assert end_of_message(COMMAND, error, return_ok) == "requeued"
+        assert end_of_message(ADVANCE_TASK, error, return_ok) == "acknowledged", "the sweeper repeats it"
+    for other in (UsageError("no such team"), MemoryError()):
+        for name in (COMMAND, ADVANCE_TASK):
+            assert end_of_message(name, other, return_ok) == "acknowledged", "it ends no worker"
 
 
 def test_the_error_of_an_internal_task_is_logged_whole() -> None:

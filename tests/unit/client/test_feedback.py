@@ -21,18 +21,11 @@ def store(world: World, seq: int = 1, by: str = "key:a", **changes: Any) -> Feed
     return store_feedback(world.engine, TASK, seq, by, GOOD | changes)
 
 
-def test_the_same_rating_again_changes_nothing() -> None:
+def test_the_same_rating_again_changes_nothing_and_a_newer_one_replaces_it() -> None:
     world = finished()
     first = store(world)
     world.clock.move(10)
     assert store(world) == first
-    assert read_feedback(world.engine.workspace, TASK) == [first]
-
-
-def test_a_newer_rating_replaces_the_callers_older_one() -> None:
-    world = finished()
-    first = store(world)
-    world.clock.move(10)
     newer = store(world, sentiment="negative", notes="no")
     assert (newer.feedback_id, newer.created_at) == (first.feedback_id, first.created_at)
     assert newer.modified_at > first.modified_at
@@ -54,12 +47,6 @@ def test_a_rating_that_is_overtaken_by_another_write_is_stored_after_it() -> Non
     assert [feedback.notes for feedback in read_feedback(world.engine.workspace, TASK)] == ["mine"]
 
 
-@pytest.mark.parametrize("seq", [-1, 99])
-def test_a_step_that_does_not_exist_is_not_found(seq: int) -> None:
-    with pytest.raises(NotFound):
-        store(finished(), seq)
-
-
 @pytest.mark.parametrize(
     ("seq", "changes"),
     [(0, {}), (1, {"sentiment": "mixed"}), (1, {"categories": ["x"] * 21}), (1, {"notes": "x" * 4001})],
@@ -69,3 +56,6 @@ def test_a_wrong_rating_is_refused(seq: int, changes: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         store(world, seq, **changes)
     assert read_feedback(world.engine.workspace, TASK) == []
+    for missing in (-1, 99):
+        with pytest.raises(NotFound):
+            store(world, missing)

@@ -25,7 +25,7 @@ from tests.support.memory_ports.model import says
 from tests.support.memory_ports.parts import with_parts
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
-MESSAGES = 120
+MESSAGES = 100
 """Messages of the task, each with an answer."""
 LIMITS = {"max_steps": 1000}
 TEAM = team_of(agents=[member("helper")], collaboration_model={"type": "manual"}, limits=LIMITS)

@@ -22,7 +22,12 @@ def start_stream(script: ScriptedReply) -> tuple[MemoryTelemetry, Iterator[str |
     return telemetry, iter(running), running
 
 
-def test_a_call_is_measured_from_start_to_end() -> None:
+def test_a_call_is_measured_from_start_to_end_or_error() -> None:
+    failed, pieces, running = start_stream(ScriptedReply(error=ModelError("timeout", "too late", True)))
+    with pytest.raises(ModelError, match="too late"):
+        list(pieces)
+    running.close()
+    assert (failed.annotations, failed.values(OPEN_STREAMS)) == ([{"error": "timeout"}], [1, -1])
     telemetry, pieces, running = start_stream(says("one two"))
     assert telemetry.values(OPEN_STREAMS) == [1]
     *texts, reply = pieces
@@ -35,15 +40,6 @@ def test_a_call_is_measured_from_start_to_end() -> None:
     running.close()
     assert telemetry.values(OPEN_STREAMS) == [1, -1]
     assert running.wait_closed(0)
-
-
-def test_a_failed_call_is_recorded_with_its_error() -> None:
-    telemetry, pieces, running = start_stream(ScriptedReply(error=ModelError("timeout", "too late", True)))
-    with pytest.raises(ModelError, match="too late"):
-        list(pieces)
-    running.close()
-    assert telemetry.annotations == [{"error": "timeout"}]
-    assert telemetry.values(OPEN_STREAMS) == [1, -1]
 
 
 def test_a_call_with_a_text_callback_is_measured() -> None:

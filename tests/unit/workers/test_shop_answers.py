@@ -67,7 +67,7 @@ def relay(monkeypatch: pytest.MonkeyPatch) -> Relay:
     return Relay()
 
 
-@pytest.mark.parametrize("named", [5, None, [], {}, True, "no task"])
+@pytest.mark.parametrize("named", [5, None, {}, "no task"])
 def test_an_answer_that_names_no_task_holds_up_no_other(relay: Relay, named: Any) -> None:
     relay.put(ANSWER | {"task_id": named})
     relay.put(ANSWER)

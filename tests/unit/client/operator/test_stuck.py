@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from roboco.broker.queue_stats import QueueStats
+from roboco.broker.queues import QueueStats
 from roboco.client.operator.operations import OpenTasks, Operations, StuckTask
 from roboco.client.task_list import with_current_reason
 from roboco.domain.day_budget import TenantBudgets

@@ -3,7 +3,7 @@
 import pytest
 
 from roboco.broker.app import app_settings, create_app
-from roboco.broker.fair_queues import FairQueues
+from roboco.broker.queues import FairQueues
 from roboco.domain.status import Priority
 
 PRIORITIES: list[Priority] = ["high", "normal", "low"]

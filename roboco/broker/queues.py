@@ -1,4 +1,4 @@
-"""fair_queues: the choice of the broker's queues, so that one tenant's backlog does not delay the others.
+"""queues: the broker's queues: the choice of one, so that no tenant's backlog delays the others, and their lengths.
 
 Shuffle sharding: each queue has several lanes, which workers consume in turn. The hash of a tenant's name selects two
 of them, and a message goes to the shorter one (on RabbitMQ to the first one). A tenant that floods its two lanes delays
@@ -7,8 +7,12 @@ The number of queues is fixed, however many tenants there are. Tasks without a t
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,13 +20,16 @@ from amqp.exceptions import NotFound
 from celery import Celery
 
 from roboco.broker.broker import PRIORITIES, SEPARATOR
-from roboco.broker.names import QUEUE_OF, tenant_lanes
+from roboco.broker.broker_error import translating_errors
+from roboco.broker.names import QUEUE_OF, QUEUES, queue_lanes, tenant_lanes
 from roboco.domain.ids import tenant_of
 from roboco.domain.status import Priority
 
 # Kombu's Redis transport keeps a list for each of `priority_steps`, and consumes the lowest number first. Messages of
 # other services have no priority, and so the lowest number. On AMQP the highest number is first.
 _REDIS_PRIORITIES: Final = MappingProxyType({"high": 0, "normal": 3, "low": 6})
+SENT_AT: Final = "roboco_sent_at"
+"""The header with the time at which a message was sent, in Unix seconds."""
 _AMQP_PRIORITIES: Final = MappingProxyType({"high": 9, "normal": 4, "low": 0})
 
 
@@ -57,7 +64,7 @@ class FairQueues:
             step = self.priority_number(priority) or 0
             found = self._query("lindex", [redis_list(queue, step) for queue in queues], -1)
             return [headers_of(message) for message in found if message is not None]
-        with self._connection() as connection:
+        with _connected(self._app) as connection:
             if connection.transport.driver_type != "amqp":
                 return []
             return [_oldest_headers(connection, queue) for queue in queues]
@@ -67,21 +74,33 @@ class FairQueues:
         queues = tenant_lanes(QUEUE_OF[name], tenant_of(task_id))
         if self.on_redis:
             return sum(self._query("llen", [redis_list(queue, step) for queue in queues for step in PRIORITIES]))
-        with self._connection() as connection:
+        with _connected(self._app) as connection:
             return sum(count_messages(connection, queue) for queue in queues)
 
     def _query(self, command: str, lists: Sequence[str], *arguments: int) -> list[Any]:
         """Return the answers of Redis to a command about each list."""
-        with self._connection() as connection, connection.default_channel.client.pipeline(transaction=False) as pipe:
+        with _connected(self._app) as connection, connection.default_channel.client.pipeline(transaction=False) as pipe:
             for one in lists:
                 pipe.execute_command(command, one, *arguments)
             return list(pipe.execute())
 
-    @contextmanager
-    def _connection(self) -> Iterator[Any]:
-        connections: Any = self._app.pool
-        with connections.acquire(block=True) as connection:
-            yield connection
+
+@dataclass(frozen=True)
+class QueueStats:
+    """A queue with its lanes."""
+
+    name: str
+    waiting: int
+    """Messages that no worker has received."""
+    oldest: float | None = None
+    """When the oldest of them was sent, in Unix seconds, or None if that is not known."""
+
+
+@contextmanager
+def _connected(app: Celery) -> Iterator[Any]:
+    connections: Any = app.pool
+    with connections.acquire(block=True) as connection:
+        yield connection
 
 
 def redis_list(queue: str, step: int) -> str:
@@ -122,3 +141,52 @@ def count_messages(connection: Any, queue: str) -> int:
             return int(own.queue_declare(queue, passive=True).message_count)
         except NotFound:
             return 0
+
+
+def read_queue_stats(app: Celery, names: Iterable[str]) -> list[QueueStats]:
+    """Return these queues as they are now; TransientError if the broker does not answer."""
+    with translating_errors("the query of its queues"), _connected(app) as connection:
+        if connection.transport.driver_type == "redis":
+            return _redis_stats(connection.default_channel.client, list(names))
+        return [QueueStats(name, sum(count_messages(connection, lane) for lane in queue_lanes(name))) for name in names]
+
+
+def _redis_stats(client: Any, names: list[str]) -> list[QueueStats]:
+    with client.pipeline(transaction=False) as pipe:
+        for one in chain.from_iterable(map(redis_lists, names)):
+            pipe.llen(one)
+            pipe.lindex(one, -1)
+        answers = iter(pipe.execute())
+    found = []
+    for name in names:
+        lists = [(int(next(answers)), next(answers)) for _ in redis_lists(name)]
+        times = [at for _, last in lists if last is not None and (at := sent_at(headers_of(last))) is not None]
+        found.append(QueueStats(name, sum(length for length, _ in lists), min(times, default=None)))
+    return found
+
+
+def redis_lists(name: str) -> list[str]:
+    """Return the lists in Redis in which messages of the queue wait: one for each lane and priority."""
+    return [redis_list(lane, step) for lane in queue_lanes(name) for step in PRIORITIES]
+
+
+def queue_lengths(app: Celery) -> dict[str, int]:
+    """Return the messages that no worker has received, by queue; TransientError if the broker does not answer."""
+    return {one.name: one.waiting for one in read_queue_stats(app, QUEUES)}
+
+
+def sent_at(headers: Any) -> float | None:
+    """Return when the message with these headers was sent, in Unix seconds, or None if Roboco did not send it."""
+    try:
+        at = float(headers[SENT_AT])
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+    return at if math.isfinite(at) else None
+
+
+def queue_description(stats: QueueStats, pool: str) -> str:
+    """Return how many messages wait in the queue of the pool, with the remedy, or "" if none waits."""
+    if not stats.waiting:
+        return ""
+    age = "" if stats.oldest is None else f", the oldest for {max(0.0, time.time() - stats.oldest):.0f} s"
+    return f"{stats.waiting} messages wait in {stats.name}{age}: add {pool} workers"
