@@ -11,7 +11,22 @@ from roboco.domain.task_filter import TaskFilter
 
 
 @dataclass(frozen=True)
-class Rebuild:
+class _Progress:
+    """The progress of a scan, as Redis keeps it."""
+
+    def to_json(self) -> str:
+        """Return the fields as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the progress with these fields."""
+        fields = json.loads(text).items()
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields})
+
+
+@dataclass(frozen=True)
+class Rebuild(_Progress):
     """A rebuild of the task index: the tasks up to `after` have entries."""
 
     rebuild_id: str
@@ -31,19 +46,9 @@ class Rebuild:
         """True if every task has been read."""
         return self.all_listed and not self.left_out
 
-    def to_json(self) -> str:
-        """Return the fields as JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return the rebuild with these fields."""
-        fields = json.loads(text)
-        return cls(**fields | {"left_out": tuple(fields["left_out"])})
-
 
 @dataclass(frozen=True)
-class RetentionScan:
+class RetentionScan(_Progress):
     """A scan: the tasks up to `after` have been read. Times are Unix seconds of the coordinators' clocks."""
 
     scan_id: str
@@ -59,15 +64,6 @@ class RetentionScan:
     next_page: float = 0.0
     """The time before which no page is read, so that few removals are pending at a time."""
     finished: float | None = None
-
-    def to_json(self) -> str:
-        """Return the fields as JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return the scan with these fields."""
-        return cls(**json.loads(text))
 
 
 S = TypeVar("S", Rebuild, RetentionScan)
