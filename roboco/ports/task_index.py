@@ -99,11 +99,8 @@ class TaskIndex(Protocol):
         end. While a task is queued or running, its entry keeps the times of the first entry with that status.
         """
 
-    def remove_open(self, task_id: str) -> None:
-        """Remove the entry of the task, unless the task has ended."""
-
-    def remove(self, task_id: str) -> None:
-        """Remove the entry of the task, whatever its status."""
+    def remove(self, task_id: str, only_open: bool = False) -> None:
+        """Remove the entry of the task, or with `only_open` that of a task that has not ended."""
 
     def trim(self, before: datetime, max_ended: int, limit: int) -> int:
         """Remove the oldest entries of ended tasks, those before a time and those beyond a number.
