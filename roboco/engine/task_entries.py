@@ -30,6 +30,6 @@ def put_entry(tasks: TaskStores, entry: TaskEntry) -> bool:
 def drop_entry(tasks: TaskStores, task_id: str) -> None:
     """Remove the entry of a task that has disappeared without an end, as when an operator abandons it."""
     try:
-        tasks.task_index.remove_open(task_id)
+        tasks.task_index.remove(task_id, only_open=True)
     except TransientError as error:
         _log.debug("task %s is not removed from the task index: %s", task_id, error)

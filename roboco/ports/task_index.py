@@ -11,7 +11,22 @@ from roboco.domain.task_filter import TaskFilter
 
 
 @dataclass(frozen=True)
-class Rebuild:
+class _Progress:
+    """The progress of a scan, as Redis keeps it."""
+
+    def to_json(self) -> str:
+        """Return the fields as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the progress with these fields."""
+        fields = json.loads(text).items()
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields})
+
+
+@dataclass(frozen=True)
+class Rebuild(_Progress):
     """A rebuild of the task index: the tasks up to `after` have entries."""
 
     rebuild_id: str
@@ -31,19 +46,9 @@ class Rebuild:
         """True if every task has been read."""
         return self.all_listed and not self.left_out
 
-    def to_json(self) -> str:
-        """Return the fields as JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return the rebuild with these fields."""
-        fields = json.loads(text)
-        return cls(**fields | {"left_out": tuple(fields["left_out"])})
-
 
 @dataclass(frozen=True)
-class RetentionScan:
+class RetentionScan(_Progress):
     """A scan: the tasks up to `after` have been read. Times are Unix seconds of the coordinators' clocks."""
 
     scan_id: str
@@ -59,15 +64,6 @@ class RetentionScan:
     next_page: float = 0.0
     """The time before which no page is read, so that few removals are pending at a time."""
     finished: float | None = None
-
-    def to_json(self) -> str:
-        """Return the fields as JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return the scan with these fields."""
-        return cls(**json.loads(text))
 
 
 S = TypeVar("S", Rebuild, RetentionScan)
@@ -103,11 +99,8 @@ class TaskIndex(Protocol):
         end. While a task is queued or running, its entry keeps the times of the first entry with that status.
         """
 
-    def remove_open(self, task_id: str) -> None:
-        """Remove the entry of the task, unless the task has ended."""
-
-    def remove(self, task_id: str) -> None:
-        """Remove the entry of the task, whatever its status."""
+    def remove(self, task_id: str, only_open: bool = False) -> None:
+        """Remove the entry of the task, or with `only_open` that of a task that has not ended."""
 
     def trim(self, before: datetime, max_ended: int, limit: int) -> int:
         """Remove the oldest entries of ended tasks, those before a time and those beyond a number.

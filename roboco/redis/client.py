@@ -80,6 +80,12 @@ def instance_id(client: redis.Redis) -> str:
     return " ".join(sorted(_run_ids(client)))
 
 
+def server_time(client: redis.Redis) -> float:
+    """Return the time of Redis in Unix seconds."""
+    seconds, micros = cast(Any, client.time())
+    return int(seconds) + int(micros) / 1e6
+
+
 def _run_ids(client: redis.Redis, keys: Sequence[str] = ()) -> set[str]:
     if not isinstance(client, LazyCluster):
         return {_run_id(client)}

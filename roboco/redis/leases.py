@@ -13,7 +13,6 @@ import queue
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 from roboco.domain.history.part import ToolOutcome
@@ -34,24 +33,19 @@ MAX_BATCH_CALLS = 500
 """Calls of one batch at most, so that one slow answer does not delay all of them."""
 
 
-@dataclass(frozen=True)
-class _Call:
-    keys: list[str]
-    arguments: list[Any]
-    on_answer: Callable[[Any], None]
+OnAnswer = Callable[[Any], None]
 
 
 class ChunkBatcher:
-    """Calls one script for many callers, in their order, from one thread, which starts with the first call."""
+    """Calls scripts for many callers, in their order, from one thread, which starts with the first call."""
 
-    def __init__(self, scripts: Scripts, script: str) -> None:
+    def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
-        self._script = script
-        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._calls = queue.SimpleQueue[tuple[ScriptCall, OnAnswer]]()
         self._lock = threading.Lock()
         self._running = False
 
-    def send(self, keys: list[str], arguments: list[Any], on_answer: Callable[[Any], None]) -> None:
+    def send(self, call: ScriptCall, on_answer: OnAnswer) -> None:
         """Add a call to the next batch. The batcher's thread calls `on_answer` with the answer, or with the error.
 
         Raise RuntimeError if there can be no further thread. The call is not made then.
@@ -60,13 +54,13 @@ class ChunkBatcher:
             if not self._running:
                 threading.Thread(target=self._run, name="roboco-chunk-batcher", daemon=True).start()
                 self._running = True
-            self._calls.put(_Call(keys, arguments, on_answer))
+            self._calls.put((call, on_answer))
 
     def _run(self) -> None:
         while batch := self._next_batch():
             self._run_batch(batch)
 
-    def _next_batch(self) -> list[_Call]:
+    def _next_batch(self) -> list[tuple[ScriptCall, OnAnswer]]:
         """Return the next batch, or an empty list if no call has arrived for a while: then the thread ends."""
         try:
             batch = [self._calls.get(timeout=IDLE_TIMEOUT)]
@@ -80,18 +74,19 @@ class ChunkBatcher:
             batch.append(self._calls.get_nowait())
         return batch
 
-    def _run_batch(self, batch: list[_Call]) -> None:
-        for call, answer in zip(batch, self._answers_to(batch), strict=True):
+    def _run_batch(self, batch: list[tuple[ScriptCall, OnAnswer]]) -> None:
+        answers = self._answers_to([call for call, _ in batch])
+        for (_, on_answer), answer in zip(batch, answers, strict=True):
             try:
-                call.on_answer(answer)
+                on_answer(answer)
             except Exception:
                 _log.exception("the callback for the answer to a chunk failed")
 
-    def _answers_to(self, batch: list[_Call]) -> list[Any]:
+    def _answers_to(self, calls: list[ScriptCall]) -> list[Any]:
         try:
-            return self._scripts.run_all([ScriptCall(self._script, call.keys, call.arguments) for call in batch])
+            return self._scripts.run_all(calls)
         except Exception as error:  # every caller needs an answer
-            return [error] * len(batch)
+            return [error] * len(calls)
 
 
 class RedisLeaseRenewals:
@@ -176,12 +171,13 @@ class RedisLeases:
         arguments = [claim.assignment.epoch, claim.token, chunk.number, self._lease_ms, used.tokens_in, used.tokens_out]
         arguments = [*arguments, unnumbered_json(chunk.message)]
         self._batcher_for(task_id).send(
-            names, arguments, lambda answer: on_ack(answer if isinstance(answer, Exception) else LeaseStatus(answer))
+            ScriptCall("emit", names, arguments),
+            lambda answer: on_ack(answer if isinstance(answer, Exception) else LeaseStatus(answer)),
         )
 
     def _batcher_for(self, task_id: str) -> ChunkBatcher:
         server = self._scripts.server_of(self._keys.state(task_id))
-        return self._batchers.get(server) or self._batchers.setdefault(server, ChunkBatcher(self._scripts, "emit"))
+        return self._batchers.get(server) or self._batchers.setdefault(server, ChunkBatcher(self._scripts))
 
     def renew(self, lease: Lease) -> LeaseStatus:
         """Renew the lease, if its owner still has it. Return its status."""

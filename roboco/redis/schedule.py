@@ -16,7 +16,7 @@ from roboco.domain.ids import SHARDS, shard_of
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
 from roboco.errors import TransientError
 from roboco.ports.schedule import ClaimedEntry, FillClaim, FillPosition, ScheduledPage
-from roboco.redis.client import instance_id, is_same_instance
+from roboco.redis.client import instance_id, is_same_instance, server_time
 from roboco.redis.cluster import LazyCluster
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import ScriptCall, Scripts, translating_errors
@@ -96,9 +96,7 @@ class RedisSchedule:
     def time(self) -> float:
         """Return Redis' time in Unix seconds."""
         with translating_errors():
-            answer: Any = self._client.time()
-        seconds, micros = answer
-        return int(seconds) + int(micros) / 1e6
+            return server_time(self._client)
 
     def task_ids(self) -> Iterator[str]:
         """Return every task that has a due time, in any order, read in pages."""

@@ -89,13 +89,9 @@ class RedisTaskIndex:
             self._suspended_until = time.monotonic() + RETRY_AFTER
             raise
 
-    def remove_open(self, task_id: str) -> None:
-        """Remove the entry of the task, unless the task has ended."""
-        self._scripts.run("index_remove", self._keys_of(task_id), task_id, "")
-
-    def remove(self, task_id: str) -> None:
-        """Remove the entry of the task, whatever its status."""
-        self._scripts.run("index_remove", self._keys_of(task_id), task_id, "*")
+    def remove(self, task_id: str, only_open: bool = False) -> None:
+        """Remove the entry of the task, or with `only_open` that of a task that has not ended."""
+        self._scripts.run("index_remove", self._keys_of(task_id), task_id, "" if only_open else "*")
 
     def trim(self, before: datetime, max_ended: int, limit: int) -> int:
         """Remove the oldest ended tasks.

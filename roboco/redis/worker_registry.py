@@ -15,6 +15,7 @@ from roboco.ports.registry import (
     WorkerLoad,
     WorkspaceIdentity,
 )
+from roboco.redis.client import server_time
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts, translating_errors
 
@@ -94,13 +95,13 @@ class RedisWorkerRegistry:
         """Return the worker with this node name, or None. Cost: two round trips."""
         names = (*POOLS, DRAINING)
         with translating_errors():
-            seconds, micros = self._time()
+            now = server_time(self._client)
             with self._client.pipeline(transaction=False) as pipe:
                 for pool in names:
                     pipe.zscore(self._keys.workers(pool), name)
                     pipe.hmget(self._keys.modules(pool), [name])
                 found = pipe.execute()
-        now, known = seconds + micros / 1e6, [(at, record) for at, [record] in zip(*[iter(found)] * 2, strict=True)]
+        known = [(at, record) for at, [record] in zip(*[iter(found)] * 2, strict=True)]
         newest = max(((at, record) for at, record in known if at is not None), key=lambda one: one[0], default=None)
         if newest is None or now - newest[0] > WORKER_TTL:
             return None
@@ -110,8 +111,7 @@ class RedisWorkerRegistry:
         """Return for each pool the seconds since one of its workers registered, or None if none did within a day."""
         with translating_errors():
             newest: Any = [self._client.zrange(self._keys.workers(pool), -1, -1, withscores=True) for pool in POOLS]
-            seconds, micros = self._time()
-        now = seconds + micros / 1e6
+            now = server_time(self._client)
         last = [found[0][1] if found else None for found in newest]
         return {
             pool: None if at is None or now - at > WORKER_TTL else max(0.0, now - at)
@@ -122,8 +122,7 @@ class RedisWorkerRegistry:
         """Return the workers of the pool, at most `limit` of them one by one, in three round trips."""
         key = self._keys.workers(pool)
         with translating_errors():
-            seconds, micros = self._time()
-            now = seconds + micros / 1e6
+            now = server_time(self._client)
             with self._client.pipeline(transaction=False) as pipe:
                 pipe.zcount(key, now - self._live, "+inf")
                 pipe.zcount(key, now - WORKER_TTL, "+inf")
@@ -140,10 +139,6 @@ class RedisWorkerRegistry:
         with translating_errors():
             found: Any = self._client.get(self._keys.workspace)
         return _parse_workspace(found or "")
-
-    def _time(self) -> tuple[int, int]:
-        answer: Any = self._client.time()
-        return int(answer[0]), int(answer[1])
 
 
 def _record(worker: Registration) -> str:

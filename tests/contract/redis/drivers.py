@@ -2,19 +2,18 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import redis
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import run_state_machine_as_test
 
 from roboco.redis.keys import Keys
-from tests.contract.machine_settings import MACHINE_SETTINGS
+from tests.contract.machine_settings import MACHINE_SETTINGS, CommandMachine
 from tests.contract.redis.double_sending import DoubleSendingRedis
 from tests.contract.redis.driver import Driver, assert_same
 from tests.contract.redis.key_aging import age_keys
@@ -61,25 +60,8 @@ def _make_redis_driver(name: str, client: redis.Redis, reader: redis.Redis) -> D
     return Driver(name, TaskOnRedis(client, keys), _AgingTaskOnRedis(reader, keys), time.time)
 
 
-class Command:
-    """A command of a driver, the strategies of its arguments, and the states of the machine in which it may follow."""
-
-    def __init__(
-        self,
-        act: Callable[..., object],
-        *arguments: st.SearchStrategy[Any],
-        when: Callable[[Any], object] = lambda machine: True,
-    ) -> None:
-        self.act = act
-        self.arguments = st.tuples(*arguments)
-        self.when = when
-
-
-class PortsMachine(RuleBasedStateMachine):
+class PortsMachine(CommandMachine):
     """Random commands on every implementation. After each, the results are compared, and what `observe` returns."""
-
-    commands: ClassVar[Mapping[str, Command]]
-    observe: ClassVar[Callable[[Driver], object]]
 
     def __init__(self, clients: Clients) -> None:
         super().__init__()
@@ -91,19 +73,16 @@ class PortsMachine(RuleBasedStateMachine):
         for driver in self.drivers:
             driver.wipe()
 
-    @rule(data=st.data())
-    def run_next(self, data: st.DataObject) -> None:
-        """Run a random one of the commands that may follow."""
-        possible = [name for name, command in self.commands.items() if command.when(self)]
-        name = data.draw(st.sampled_from(possible))
-        self.run(name, *data.draw(self.commands[name].arguments))
+    def observe(self, driver: Driver) -> object:
+        """Return the state that is compared."""
+        raise NotImplementedError
 
     def run(self, name: str, *arguments: Any) -> None:
         """Run this command, and compare."""
         self.command_count += 1
         act = self.commands[name].act
         assert_same(self.drivers, f"{name} {arguments}", lambda driver: act(driver, *arguments))
-        assert_same(self.drivers, f"{name} {arguments}, then its state", type(self).observe)
+        assert_same(self.drivers, f"{name} {arguments}, then its state", self.observe)
 
 
 def run_machine(machine: type[PortsMachine], url: str, examples: int, steps: int) -> None:

@@ -12,8 +12,9 @@ from roboco.domain.paths import NOTIFY_PREFIX
 from roboco.local.valkey import ValkeyServer
 from roboco.ports.schedule import FillKind, FillPhase, FillPosition
 from roboco.redis import dead_letters as redis_dead_letters
+from tests.contract.machine_settings import Command
 from tests.contract.redis.driver import Driver
-from tests.contract.redis.drivers import Command, PortsMachine, run_machine
+from tests.contract.redis.drivers import PortsMachine, run_machine
 from tests.contract.redis.sweeper.due_names import due_at
 from tests.support.memory_ports import schedule as memory_schedule
 
@@ -69,7 +70,6 @@ def remove_letter(driver: Driver, name: str) -> object:
 class BookkeepingMachine(PortsMachine):
     """The data from which the sweeper works."""
 
-    observe = staticmethod(lambda driver: sorted(driver.reader.schedule.task_ids()))
     commands: ClassVar = {
         "set": Command(lambda driver, *given: driver.task.schedule.set(*given), TASKS, DELAYS),
         "no later": Command(lambda driver, *given: driver.task.schedule.schedule_no_later_than(*given), TASKS, DELAYS),
@@ -104,6 +104,9 @@ class BookkeepingMachine(PortsMachine):
         "add_letter": Command(add_letter, LETTERS),
         "remove_letter": Command(remove_letter, LETTERS),
     }
+
+    def observe(self, driver: Driver) -> object:
+        return sorted(driver.reader.schedule.task_ids())
 
 
 @pytest.mark.redis

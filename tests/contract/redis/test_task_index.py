@@ -205,7 +205,7 @@ def test_an_unreachable_redis_raises_a_transient_error_and_is_left_alone_for_a_w
 ) -> None:
     scripts = Scripts(unreachable_task.client)
     index = RedisTaskIndex(scripts, unreachable_task.keys)
-    for use in (lambda: index.page(ALL), lambda: index.put([entry("a")]), lambda: index.remove_open("a")):
+    for use in (lambda: index.page(ALL), lambda: index.put([entry("a")]), lambda: index.remove("a")):
         with pytest.raises(TransientError, match="redis does not answer"):
             use()
     with pytest.raises(TransientError, match="did not answer lately"):

@@ -14,8 +14,9 @@ from roboco.domain.status import TaskStatus
 from roboco.local.valkey import ValkeyServer
 from roboco.ports.snapshot import Decision, Phase, TokenUsage
 from roboco.redis import task_store as redis_task_store
+from tests.contract.machine_settings import Command
 from tests.contract.redis.driver import CALLS, STEPS, Driver
-from tests.contract.redis.drivers import Clients, Command, PortsMachine, run_machine
+from tests.contract.redis.drivers import Clients, PortsMachine, run_machine
 from tests.contract.samples import status_event
 from tests.support.memory_ports import task_store as memory_task_store
 
@@ -80,8 +81,6 @@ def now_and_then(machine: Any) -> bool:
 class TaskStoreMachine(PortsMachine):
     """One task with its leases, inbox and logs, on the servers to which `clients` are connected."""
 
-    observe = Driver.read_state
-
     def __init__(self, clients: Clients) -> None:
         super().__init__(clients)
         self.observed: dict[str, Any] = self.drivers[0].read_state()
@@ -92,6 +91,9 @@ class TaskStoreMachine(PortsMachine):
     def start(self, count: int, stage: str) -> None:
         self.run("create", count, [])
         self.run("bring_to", stage)
+
+    def observe(self, driver: Driver) -> object:
+        return driver.read_state()
 
     def run(self, name: str, *arguments: Any) -> None:
         if name == "bring_to":

@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import run_state_machine_as_test
 
 from roboco.domain.history.step import TaskStep
 from roboco.local.seaweed import S3Server
@@ -21,7 +21,7 @@ from roboco.workspace.folder import FolderFiles
 from roboco.workspace.folder_history import FolderHistories
 from roboco.workspace.s3 import S3Files, S3Objects
 from roboco.workspace.s3_history import S3Histories
-from tests.contract.machine_settings import MACHINE_SETTINGS
+from tests.contract.machine_settings import MACHINE_SETTINGS, Command, CommandMachine
 from tests.contract.samples import step_after
 from tests.contract.workspace.s3_faults import DoublePutClient, WatchedObjects
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
@@ -32,7 +32,9 @@ READ_PATHS = st.one_of(PATHS, st.sampled_from(["t1", "t1/deep", "t3/a"]))
 """Paths of files, and of folders and missing files, which have no data."""
 FOLDERS = st.sampled_from(["t1/", "t1/deep/", "t2/", "t3/"])
 DATA = st.sampled_from([b"", b"one", b"another one"])
+TASK_IDS = ("task-17", "fork")
 TASKS = st.sampled_from(["task-17", "task-17", "fork"])
+Steps = dict[str, list[TaskStep]]
 TEXTS = st.sampled_from(["mine", "mine", "another worker's"])
 MOMENTS = st.sampled_from([0, 0, 1, 2, 3, 4])
 """The number of the call to S3 before which another worker compacts the history, or 0 for none."""
@@ -69,101 +71,83 @@ def assert_same(found: Sequence[WorkspaceStore], call: str, act: Callable[[Works
     return results[0][1]
 
 
-class FilesMachine(RuleBasedStateMachine):
+def put_rest(files: Files, path: str, data: bytes, start: int) -> None:
+    source = io.BytesIO(data)
+    source.seek(min(start, len(data)))
+    files.put_from(path, source)
+
+
+class FilesMachine(CommandMachine):
     """Random calls of the files by path."""
 
     def __init__(self, found: list[WorkspaceStore]) -> None:
         super().__init__()
         self.stores = found
 
-    def do(self, call: str, act: Callable[[Files], object]) -> None:
-        assert_same(self.stores, call, lambda store: act(store.files))
+    def run(self, name: str, *arguments: Any) -> None:
+        act = self.commands[name].act
+        assert_same(self.stores, f"{name} {arguments}", lambda store: act(store.files, *arguments))
 
-    @rule(path=PATHS, data=DATA)
-    def create(self, path: str, data: bytes) -> None:
-        self.do(f"create {path} {data!r}", lambda files: files.create(path, data))
-
-    @rule(path=PATHS, data=DATA)
-    def put(self, path: str, data: bytes) -> None:
-        self.do(f"put {path} {data!r}", lambda files: files.put(path, data))
-
-    @rule(path=PATHS, data=DATA, start=st.integers(0, 3))
-    def put_from(self, path: str, data: bytes, start: int) -> None:
-        def put(files: Files) -> None:
-            source = io.BytesIO(data)
-            source.seek(min(start, len(data)))
-            files.put_from(path, source)
-
-        self.do(f"put_from {path} {data[start:]!r}", put)
-
-    @rule(source=READ_PATHS, path=PATHS)
-    def copy(self, source: str, path: str) -> None:
-        self.do(f"copy {source} {path}", lambda files: files.copy(source, path))
-
-    @rule(
-        path=READ_PATHS.filter(lambda path: path != "t1/deep/er")
-    )  # in a folder, an empty folder remains after its last file
-    def delete(self, path: str) -> None:
-        self.do(f"delete {path}", lambda files: files.delete(path))
-
-    @rule(path=READ_PATHS, start=st.integers(0, 12), length=st.sampled_from([0, 1, 5, 100]))
-    def read(self, path: str, start: int, length: int) -> None:
-        self.do(f"get {path}", lambda files: files.get(path))
-        self.do(f"size {path}", lambda files: files.size(path))
-        self.do(f"read {path} {start} {length}", lambda files: files.read(path, start, length))
-
-    @rule(folder=FOLDERS)
-    def names(self, folder: str) -> None:
-        self.do(f"names {folder}", lambda files: files.names(folder))
+    commands: ClassVar = {
+        "create": Command(lambda files, *given: files.create(*given), PATHS, DATA),
+        "put": Command(lambda files, *given: files.put(*given), PATHS, DATA),
+        "put_from": Command(put_rest, PATHS, DATA, st.integers(0, 3)),
+        "copy": Command(lambda files, *given: files.copy(*given), READ_PATHS, PATHS),
+        # in a folder, an empty folder remains after its last file
+        "delete": Command(lambda files, path: files.delete(path), READ_PATHS.filter(lambda path: path != "t1/deep/er")),
+        "get": Command(lambda files, path: (files.get(path), files.size(path)), READ_PATHS),
+        "read": Command(
+            lambda files, *given: files.read(*given), READ_PATHS, st.integers(0, 12), st.sampled_from([0, 1, 5, 100])
+        ),
+        "names": Command(lambda files, folder: files.names(folder), FOLDERS),
+    }
 
 
-class HistoriesMachine(RuleBasedStateMachine):
+def append_step(histories: Histories, task_id: str, steps: Steps, back: int, text: str) -> TaskStep:
+    before = steps[task_id]
+    return histories.append(task_id, step_after(before[: max(0, len(before) - back)], text))
+
+
+def create_history(histories: Histories, task_id: str, steps: Steps, source: str, count: int) -> bool:
+    lines = [step.line().encode() for step in steps[source][:count]]
+    return not lines or histories.create(task_id, lines)
+
+
+class HistoriesMachine(CommandMachine):
     """Random calls of the histories of two tasks. In S3, another worker compacts at any moment."""
 
     def __init__(self, found: list[WorkspaceStore]) -> None:
         super().__init__()
         self.stores = found
 
-    def do(self, call: str, act: Callable[[Histories], object], task_id: str, moment: int = 0) -> Any:
+    def run(self, name: str, *arguments: Any) -> None:
+        task_id, moment, *rest = arguments
+        steps = {one: list(self.stores[0].histories.read(one)) for one in TASK_IDS}
+
         def with_compaction(store: WorkspaceStore) -> object:
             with _compacting(store, task_id, moment):
-                return act(store.histories)
+                return self.commands[name].act(store.histories, task_id, steps, *rest)
 
-        return assert_same(self.stores, f"{call}, compaction at {moment}", with_compaction)
-
-    def steps(self, task_id: str) -> list[TaskStep]:
-        return list(self.stores[0].histories.read(task_id))
-
-    @rule(task_id=TASKS, back=st.sampled_from([0, 0, 0, 0, 1, 2]), text=TEXTS, moment=MOMENTS)
-    def append(self, task_id: str, back: int, text: str, moment: int) -> None:
-        before = self.steps(task_id)
-        step = step_after(before[: max(0, len(before) - back)], text)
-        self.do(f"append {step.seq} {text}", lambda histories: histories.append(task_id, step), task_id, moment)
-
-    @rule(task_id=TASKS, source=TASKS, count=st.integers(1, 3), moment=MOMENTS)
-    def create(self, task_id: str, source: str, count: int, moment: int) -> None:
-        lines = [step.line().encode() for step in self.steps(source)[:count]]
-        if lines:
-            self.do(f"create {len(lines)}", lambda histories: histories.create(task_id, lines), task_id, moment)
-
-    @rule(task_id=TASKS, start=st.integers(0, 12), moment=MOMENTS)
-    def read(self, task_id: str, start: int, moment: int) -> None:
-        self.do(f"read {start}", lambda histories: list(histories.read(task_id, start)), task_id, moment)
-
-    @rule(task_id=TASKS, moment=MOMENTS)
-    def lines(self, task_id: str, moment: int) -> None:
-        self.do("lines", lambda histories: list(histories.lines(task_id)), task_id, moment)
-
-    @rule(task_id=TASKS, moment=MOMENTS)
-    def compact(self, task_id: str, moment: int) -> None:
-        self.do("compact", lambda histories: histories.compact(task_id) is None, task_id, moment)
+        assert_same(self.stores, f"{name} {arguments}", with_compaction)
 
     def teardown(self) -> None:
         """Check that the histories are the same before and after one more compaction."""
-        for task_id in ("task-17", "fork"):
-            self.lines(task_id, 0)
-            self.compact(task_id, 0)
-            self.lines(task_id, 0)
+        for task_id in TASK_IDS:
+            for name in ("lines", "compact", "lines"):
+                self.run(name, task_id, 0)
+
+    commands: ClassVar = {
+        "append": Command(append_step, TASKS, MOMENTS, st.sampled_from([0, 0, 0, 0, 1, 2]), TEXTS),
+        "create": Command(create_history, TASKS, MOMENTS, TASKS, st.integers(1, 3)),
+        "read": Command(
+            lambda histories, task_id, steps, start: list(histories.read(task_id, start)),
+            TASKS,
+            MOMENTS,
+            st.integers(0, 12),
+        ),
+        "lines": Command(lambda histories, task_id, steps: list(histories.lines(task_id)), TASKS, MOMENTS),
+        "compact": Command(lambda histories, task_id, steps: histories.compact(task_id) is None, TASKS, MOMENTS),
+    }
 
 
 @contextmanager
@@ -190,9 +174,9 @@ def _compacting(store: WorkspaceStore, task_id: str, moment: int) -> Iterator[No
     ("machine", "examples"),
     [
         (FilesMachine, 8),
-        (HistoriesMachine, 5),
+        (HistoriesMachine, 3),
         pytest.param(FilesMachine, 15, marks=pytest.mark.nightly),
-        pytest.param(HistoriesMachine, 10, marks=pytest.mark.nightly),
+        pytest.param(HistoriesMachine, 8, marks=pytest.mark.nightly),
     ],
 )
 def test_workspaces_in_memory_in_a_folder_and_in_s3_are_the_same(

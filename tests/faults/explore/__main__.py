@@ -12,7 +12,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from random import Random
 
-from tests.faults.explore.case import KINDS, LOSSES, Case
+from tests.faults.explore.case import KINDS, Case
 from tests.faults.explore.explore import shrink, violations
 from tests.faults.explore.shapes import SHAPES
 
@@ -34,7 +34,7 @@ def _explore(options: argparse.Namespace) -> int:
     print(f"seed {options.seed}, {seconds:g} s", flush=True)
     began, count, found = time.monotonic(), 0, Counter[str]()
     while time.monotonic() - began < seconds:
-        case = Case.random(random, options.shape or tuple(SHAPES), options.without, options.losses)
+        case = Case.random(random, options.shape or tuple(SHAPES), options.without)
         count += 1
         for invariant in {broken.invariant: None for broken in violations(case)}:
             if options.only and invariant not in options.only:
@@ -63,7 +63,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--shape", action="append", choices=sorted(SHAPES), help="default: all of them")
     parser.add_argument("--only", action="append", default=[], help="look for this invariant; default: for all")
     parser.add_argument("--without", action="append", default=[], choices=sorted(KINDS), help="never disturb like this")
-    parser.add_argument("--losses", type=int, help=f"maximal number of {', '.join(LOSSES)} in a case; default: any")
     parser.add_argument("--all", action="store_true", help="go on after a violation, with one case of each invariant")
     parser.add_argument("--case", help="replay this case")
     parser.add_argument("--trace", action="store_true", help="with --case: print each port call")

@@ -173,12 +173,10 @@ class Case:
         random: Random,
         shapes: Sequence[str] = tuple(SHAPES),
         without: Sequence[str] = (),
-        losses: int | None = None,
     ) -> "Case":
-        """Return a random case of one theme: a few disturbances, near or far apart, with at most `losses` losses."""
+        """Return a random case of one theme: a few disturbances, near or far apart."""
         theme = [kind for kind in random.choice(THEMES) if kind not in without]
-        kinds = _limited(_kinds(random, theme, random.choice(_COUNTS)), losses)
-        first, *later = kinds
+        first, *later = _kinds(random, theme, random.choice(_COUNTS))
         disturbances = [
             _disturbance(random, first, _FIRST_GAPS),
             *(_disturbance(random, kind, _LATER_GAPS) for kind in later),
@@ -203,10 +201,3 @@ def _kinds(random: Random, theme: Sequence[str], count: int) -> list[str]:
         often = bool(follows) and random.random() < 0.6
         kinds += [random.choice(follows)] if often else random.choices(theme, weights)
     return kinds
-
-
-def _limited(kinds: list[str], losses: int | None) -> list[str]:
-    """Return the kinds with all losses beyond this number replaced by sweeps."""
-    found = [index for index, kind in enumerate(kinds) if kind in LOSSES]
-    beyond = set() if losses is None else set(found[losses:])
-    return ["sweep" if index in beyond else kind for index, kind in enumerate(kinds)]

@@ -27,14 +27,10 @@ class MemoryTaskIndex(TaskIndex):
                 if before is None or _supersedes(entry, before):
                     held.entries[entry.task_id] = entry if before is None else _with_times_of(entry, before)
 
-    def remove_open(self, task_id: str) -> None:
+    def remove(self, task_id: str, only_open: bool = False) -> None:
         with self._server as held:
-            if task_id in held.entries and not held.entries[task_id].status.ended:
+            if task_id in held.entries and not (only_open and held.entries[task_id].status.ended):
                 del held.entries[task_id]
-
-    def remove(self, task_id: str) -> None:
-        with self._server as held:
-            held.entries.pop(task_id, None)
 
     def trim(self, before: datetime, max_ended: int, limit: int) -> int:
         with self._server as held:

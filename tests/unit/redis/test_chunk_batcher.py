@@ -31,7 +31,11 @@ class _Scripts:
 
 
 def batcher_on(scripts: _Scripts) -> ChunkBatcher:
-    return ChunkBatcher(cast(Scripts, scripts), "emit")
+    return ChunkBatcher(cast(Scripts, scripts))
+
+
+def call(argument: object) -> ScriptCall:
+    return ScriptCall("emit", [], [argument])
 
 
 class _RacingQueue(queue.SimpleQueue[Any]):
@@ -60,8 +64,8 @@ class _RacingQueue(queue.SimpleQueue[Any]):
 def test_a_call_that_arrives_while_the_thread_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "IDLE_TIMEOUT", 0.01)
     batcher, answers = batcher_on(_Scripts()), list[int]()
-    monkeypatch.setattr(batcher, "_calls", _RacingQueue(lambda: batcher.send([], [2], answers.append)))
-    batcher.send([], [1], answers.append)
+    monkeypatch.setattr(batcher, "_calls", _RacingQueue(lambda: batcher.send(call(2), answers.append)))
+    batcher.send(call(1), answers.append)
     until(lambda: answers == [1, 2], 60, "both calls are answered")
 
 
@@ -75,8 +79,8 @@ def test_a_call_for_which_no_thread_can_start_is_not_made(monkeypatch: pytest.Mo
     with monkeypatch.context() as refused:
         refused.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="new thread"):
-            batcher.send([], [1], answers.append)
-    batcher.send([], [2], answers.append)
+            batcher.send(call(1), answers.append)
+    batcher.send(call(2), answers.append)
     until(lambda: answers, 60, "the second call is answered")
     assert answers == [2]
 
@@ -85,10 +89,10 @@ def test_calls_that_arrive_while_redis_answers_are_sent_together_in_order() -> N
     scripts = _Scripts()
     batcher, answers = batcher_on(scripts), list[int]()
     scripts.may_answer.clear()
-    batcher.send([], [0], answers.append)
+    batcher.send(call(0), answers.append)
     until(lambda: scripts.batches == [1], 60, "the first call is under way")
     for number in range(1, 8):
-        batcher.send([], [number], answers.append)
+        batcher.send(call(number), answers.append)
     scripts.may_answer.set()
     until(lambda: len(answers) == 8, 60, "all are answered")
     assert answers == list(range(8))
@@ -101,6 +105,6 @@ def test_a_failing_callback_does_not_stop_the_other_callbacks() -> None:
     def fails(_: object) -> None:
         raise ValueError("not this one")
 
-    batcher.send([], [1], fails)
-    batcher.send([], [2], answers.append)
+    batcher.send(call(1), fails)
+    batcher.send(call(2), answers.append)
     until(lambda: answers == [2], 60, "the other caller is informed")
