@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.model.json_tool_calls import MAX_CALLS, json_request, parse_reply, response_format, without_calls
+from roboco.model.json_tool_calls import json_request, parse_reply, response_format, without_calls
 from roboco.model.plain_messages import plain_messages
 from roboco.model.strict_schema import ANY_VALUE, is_strict, strict_schema
 from roboco.model.tool_descriptions import describe_tools
@@ -272,12 +272,6 @@ def test_four_times_the_reply_is_parsed_in_four_times_the_time(said: str) -> Non
 def test_lone_surrogates_are_replaced() -> None:
     answer = parse_reply('{"text": "\\ud83d", "calls": []}', request(tool()), cut_off=False)
     assert answer.text.encode()
-
-
-def test_a_reply_may_contain_the_maximum_number_of_calls() -> None:
-    calls = [{"tool": "go", "args": {"n": n}} for n in range(MAX_CALLS)]
-    answer = parse_reply(json.dumps({"calls": calls}), request(tool({})), cut_off=False)
-    assert len(answer.calls) == MAX_CALLS
 
 
 CALL = '{"calls": [{"tool": "add", "args": {"text": "} ] \\\\ \\" {"}}]}'
