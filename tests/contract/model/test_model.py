@@ -155,3 +155,23 @@ def test_a_key_in_a_response_of_the_server_appears_in_no_error(
         _, error = read_failure(model.stream(make_request()))
         assert API_KEY[:10] not in repr(error)
     assert API_KEY[:10] not in caplog.text
+
+
+def test_a_team_alone_reaches_no_address_and_sends_no_variable(
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
+    model = models(allowed=("TEAM_KEY",))
+    with ModelServer() as other:
+        for profile in (
+            {"base_url": other.base_url},
+            {"base_url": other.base_url, "api_key_env": "OPENAI_API_KEY"},
+            {"base_url": other.base_url, "api_key_env": "TEAM_KEY"},
+            {"api_key_env": "DATABASE_PASSWORD"},
+        ):
+            text, error = read_failure(model.stream(make_request(**profile)))
+            assert (text, error.code, error.retryable) == ("", "not_allowed", False)
+            assert "model_servers of ROBOCO_ALLOWLIST" in str(error)
+            assert "hunter2" not in repr(error)
+        assert other.requests == []
+    assert server.requests == []

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.model.json_tool_calls import json_request, parse_reply, response_format, without_calls
+from roboco.model.json_tool_calls import (
+    JsonReply,
+    fallback,
+    json_request,
+    parse_reply,
+    response_format,
+    without_calls,
+)
 from roboco.model.plain_messages import plain_messages
 from roboco.model.strict_schema import ANY_VALUE, is_strict, strict_schema
 from roboco.model.tool_descriptions import describe_tools
@@ -267,6 +274,13 @@ def test_four_times_the_reply_is_parsed_in_four_times_the_time(said: str) -> Non
         assert parse_reply(reply, request(tool()), cut_off=False).mistake
 
     assert_costs_at_most(8, lambda: parse(said), lambda: parse(quarter))
+
+
+def test_the_text_of_an_answer_that_was_cut_off_within_it_is_kept() -> None:
+    begun, answer = '{"text": "It is \\"half', JsonReply(mistake="cut off")
+    assert fallback(begun, request(tool()), answer, cut_off=True) == JsonReply('It is "half', cut_off=True)
+    required = fallback(begun, request(tool(), tool_choice="required"), answer, cut_off=True)
+    assert (required.text, required.mistake) == ('It is "half', "cut off")
 
 
 def test_lone_surrogates_are_replaced() -> None:

@@ -18,7 +18,7 @@ from roboco.domain.history.part import (
 from roboco.domain.prompt.chat import messages_of
 from roboco.domain.team.model_profile import FileKind
 from roboco.tools.mcp.result import result_of
-from roboco.workspace.artifacts.store import read_artifact
+from roboco.workspace.artifacts.store import list_artifacts, read_artifact
 from roboco.workspace.artifacts.tool_files import remove_media, store_media
 from tests.support.mcp_server_stdio import PIXEL
 from tests.support.memory_ports.workspace import MemoryFiles
@@ -178,3 +178,14 @@ def test_only_models_that_accept_images_receive_them(accepted: frozenset[FileKin
         assert [part["image_url"]["url"] for part in files["content"][1:]] == [artifact.uri]
     else:
         assert files["content"].endswith(f"\n(not shown: {artifact.uri}, since your model accepts no image)")
+
+
+def test_the_same_bytes_are_stored_as_one_artifact() -> None:
+    files = MemoryFiles()
+    first, again = (
+        store_parts(files, image(), image()),
+        store_parts(files, {"type": "text", "text": "once more"}, image()),
+    )
+    assert first.artifacts == again.artifacts
+    assert [one["artifact"] for one in first.result.result] == [first.artifacts[0].uri] * 2
+    assert len(list_artifacts(files, TASK)) == 1
