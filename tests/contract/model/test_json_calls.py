@@ -52,7 +52,7 @@ def test_the_schema_of_the_answer_is_sent(server: ModelServer, model: OpenAIMode
     assert "maximum" not in json.dumps(free)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30), pieces=st.integers(1, 200))
 def test_an_answer_may_be_split_into_chunks_anywhere(
     server: ModelServer, model: OpenAIModel, text: str, pieces: int

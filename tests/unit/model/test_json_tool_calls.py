@@ -5,7 +5,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roboco.domain.team.model_profile import ModelProfile
@@ -161,6 +161,7 @@ ANY_SCHEMAS = st.recursive(
 )
 
 
+@settings(max_examples=25)
 @given(schema=ANY_SCHEMAS)
 def test_every_reply_format_is_a_valid_schema_of_few_keywords(schema: Any) -> None:
     model_request = request(tool({"type": "object", "properties": {"x": schema}}))
@@ -260,6 +261,7 @@ def test_the_mistake_of_a_malformed_answer_is_named() -> None:
     assert {kind: mistake(answer) for kind, (answer, wrong) in MALFORMED.items() if wrong not in mistake(answer)} == {}
 
 
+@settings(max_examples=25)
 @given(said=st.text() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(json.dumps))
 def test_any_reply_is_parsed_or_reported_as_a_mistake(said: str) -> None:
     answer = parse_reply(said, request(tool()), cut_off=False)
@@ -311,9 +313,9 @@ def test_the_words_of_a_reply_are_what_is_no_call() -> None:
     assert {reply: without_calls(reply) for reply in SPOKEN} == SPOKEN
 
 
-@pytest.mark.parametrize("piece", ["`", "[", "{", "``` ", CALL, '{"name":"'])
+@pytest.mark.parametrize("piece", ["`", CALL, '{"name":"'])
 def test_four_times_the_words_take_four_times_the_time(piece: str) -> None:
-    assert_costs_at_most(8, lambda: without_calls(piece * 40_000), lambda: without_calls(piece * 10_000))
+    assert_costs_at_most(8, lambda: without_calls(piece * 16_000), lambda: without_calls(piece * 4_000))
 
 
 FIVE_THOUSAND_NAMES = [f"n{n}" for n in range(5000)]
