@@ -312,7 +312,7 @@ MESSAGES: list[dict[str, Any]] = [
 
 def test_messages_take_the_form_that_a_server_demands() -> None:
     request = replace(make_request(), messages=tuple(MESSAGES))
-    sent = request_body(request, Lessons(alternates=True, fills_messages=True))["messages"]
+    sent = request_body(request, Lessons(forms={"alternates", "fills_messages"}))["messages"]
     roles = ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "user"]
     assert [message["role"] for message in sent] == roles
     assert sent[3]["content"] == [{"type": "text", "text": "[writer] Go."}, {"type": "text", "text": "Now."}]
