@@ -91,8 +91,8 @@ _ANY_SCHEMA = re.compile(
 _CALL_ID = re.compile(
     r"tool[_ ]call[_ ]id.{0,80}(?:length|a-z|characters|pattern)|length of 9", re.IGNORECASE | re.DOTALL
 )
-Form = Literal["short_call_ids", "answers_tools", "all_reasoning", "alternates", "fills_messages"]
-_FORMS: tuple[tuple[Form, re.Pattern[str], str], ...] = (
+MessageForm = Literal["short_call_ids", "answers_tools", "all_reasoning", "alternates", "fills_messages"]
+_FORMS: tuple[tuple[MessageForm, re.Pattern[str], str], ...] = (
     ("short_call_ids", _CALL_ID, "sends ids of calls with nine letters and digits"),
     (
         "answers_tools",
@@ -137,7 +137,7 @@ class Lessons:
     """Fields of earlier replies that are not sent back."""
     max_output: int | None = None
     """The most output tokens that a request may ask for."""
-    forms: set[Form] = field(default_factory=set)
+    forms: set[MessageForm] = field(default_factory=set)
     """Forms of messages that the server demands."""
     values: dict[str, str] = field(default_factory=dict)
     """Parameters that must have a value that the server has named."""
