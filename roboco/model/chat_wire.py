@@ -138,16 +138,16 @@ def request_body(request: Request, lessons: Lessons) -> dict[str, Any]:
 
 def _messages(request: Request, lessons: Lessons) -> list[dict[str, Any]]:
     """Return the messages in the form that the server accepts."""
-    profile = request.profile
+    profile, forms = request.profile, lessons.forms
     left_out = frozenset(lessons.message_fields).union(profile.omit)
-    messages = chat_messages(request.messages, left_out, lessons.short_call_ids, lessons.all_reasoning)
-    if lessons.answers_tools or lessons.alternates:
+    messages = chat_messages(request.messages, left_out, "short_call_ids" in forms, "all_reasoning" in forms)
+    if "answers_tools" in forms or "alternates" in forms:
         messages = [one for pair in zip([{}, *messages], messages, strict=False) for one in _answered(*pair)]
     if lessons.system_as_user:
         messages = [message | {"role": "user"} if message["role"] == "system" else message for message in messages]
-    if lessons.alternates:
+    if "alternates" in forms:
         messages = _alternating(messages)
-    if lessons.fills_messages:
+    if "fills_messages" in forms:
         messages = [_filled(message) for message in messages]
     if profile.provider == "mistral":
         messages = [_with_document_urls(message) for message in messages]

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.url import without_query
@@ -91,7 +91,8 @@ _ANY_SCHEMA = re.compile(
 _CALL_ID = re.compile(
     r"tool[_ ]call[_ ]id.{0,80}(?:length|a-z|characters|pattern)|length of 9", re.IGNORECASE | re.DOTALL
 )
-_FORMS = (
+MessageForm = Literal["short_call_ids", "answers_tools", "all_reasoning", "alternates", "fills_messages"]
+_FORMS: tuple[tuple[MessageForm, re.Pattern[str], str], ...] = (
     ("short_call_ids", _CALL_ID, "sends ids of calls with nine letters and digits"),
     (
         "answers_tools",
@@ -102,7 +103,7 @@ _FORMS = (
     ("alternates", _ALTERNATION, "joins neighbouring messages of one role"),
     ("fills_messages", _EMPTY_MESSAGE, "sends no empty message"),
 )
-"""Forms of messages: the field of the lesson, the words of the refusal, and what is learned."""
+"""Forms of messages, with the words of the refusal and the lesson."""
 _NO_STREAM = re.compile(
     r"['\"`]stream['\"`] does not support|verified to stream"
     r"|does not support stream(?:ing)?\b(?![ _]options)|streaming is not supported",
@@ -136,20 +137,12 @@ class Lessons:
     """Fields of earlier replies that are not sent back."""
     max_output: int | None = None
     """The most output tokens that a request may ask for."""
+    forms: set[MessageForm] = field(default_factory=set)
+    """Forms of messages that the server demands."""
     values: dict[str, str] = field(default_factory=dict)
     """Parameters that must have a value that the server has named."""
-    answers_tools: bool = False
-    """True if results of tools must be followed by a message of the model, before one of the user."""
-    all_reasoning: bool = False
-    """True if the reasoning of all earlier replies must return, and not only of those with calls."""
-    short_call_ids: bool = False
-    """True if the ids of calls must have nine letters or digits."""
     system_as_user: bool = False
     """True if the server accepts no system message."""
-    alternates: bool = False
-    """True if messages of user and model must alternate."""
-    fills_messages: bool = False
-    """True if no message may be empty."""
     plain_tools: bool = False
     """True if the schemas of tools have nothing but names, descriptions and types."""
     notes: list[str] = field(default_factory=list)
@@ -230,9 +223,9 @@ class Lessons:
         return "asks for no maximum of output tokens, which exceeds the context with the prompt,"
 
     def _learn_messages(self, text: str, body: Mapping[str, Any]) -> str:
-        for name, words, lesson in _FORMS:
-            if not getattr(self, name) and words.search(text):
-                setattr(self, name, True)
+        for form, words, lesson in _FORMS:
+            if form not in self.forms and words.search(text):
+                self.forms.add(form)
                 return lesson
         roles = {message.get("role") for message in body.get("messages", ())}
         if not self.system_as_user and "system" in roles and _NO_SYSTEM.search(text):

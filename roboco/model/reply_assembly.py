@@ -146,7 +146,8 @@ class ReplyAssembly:
         self._first_token_at: float | None = None
         self._model = model
         self._finish_reason = ""
-        self._exceeded_limit = ""
+        self.exceeded_limit = ""
+        """The limit at which the reply was truncated, or "" if it was not."""
         self._chunk_count = 0
         self._text_size = 0
         self._reasoning_size = 0
@@ -182,7 +183,7 @@ class ReplyAssembly:
     @property
     def finished(self) -> bool:
         """Return True if the model has declared its reply complete, or if the reply was truncated here."""
-        return self._finish_reason != "" or self._exceeded_limit != ""
+        return self._finish_reason != "" or self.exceeded_limit != ""
 
     @property
     def is_ended(self) -> bool:
@@ -200,11 +201,6 @@ class ReplyAssembly:
         return bool(self.calls) and all(call.is_complete() for call in self.calls)
 
     @property
-    def exceeded_limit(self) -> str:
-        """Return the limit at which the reply was truncated, or "" if it was not."""
-        return self._exceeded_limit
-
-    @property
     def held_text(self) -> str:
         """Return the text that was held back."""
         return "".join(self._held_texts)
@@ -212,7 +208,7 @@ class ReplyAssembly:
     @property
     def truncated(self) -> bool:
         """Return True if the reply ended at a limit."""
-        return self._finish_reason == "length" or self._exceeded_limit != ""
+        return self._finish_reason == "length" or self.exceeded_limit != ""
 
     @property
     def reasoning_tokens(self) -> int:
@@ -233,12 +229,12 @@ class ReplyAssembly:
         """Count a message of the server, even an empty one."""
         self._chunk_count += 1
         if self._chunk_count > MAX_REPLY_CHUNKS:
-            self._exceeded_limit = f"{MAX_REPLY_CHUNKS} chunks"
+            self.exceeded_limit = f"{MAX_REPLY_CHUNKS} chunks"
 
     def check_time(self) -> None:
         """Truncate the reply if its server has had MAX_STREAM_SECONDS."""
         if time.monotonic() - self._started_at >= MAX_STREAM_SECONDS:
-            self._exceeded_limit = f"{MAX_STREAM_SECONDS:g} seconds"
+            self.exceeded_limit = f"{MAX_STREAM_SECONDS:g} seconds"
 
     def set_model(self, name: object) -> None:
         """Note the name of the model, as its server gives it."""
@@ -290,7 +286,7 @@ class ReplyAssembly:
         self._reasoning_count += 1
         self._reasoning_size += len(text.encode())
         if self._reasoning_size > MAX_TEXT_BYTES:
-            self._exceeded_limit = f"{MAX_TEXT_BYTES} bytes of reasoning"
+            self.exceeded_limit = f"{MAX_TEXT_BYTES} bytes of reasoning"
         self._reasoning.write(text[: max(0, MAX_REASONING_CHARS - self._reasoning.tell())])
         self._note_output(text)
         return text
@@ -303,7 +299,7 @@ class ReplyAssembly:
     def begin_call(self, name: str = "", call_id: str = "") -> PartialCall | None:
         """Begin a call. Return None if the reply has too many, and is truncated."""
         if len(self.calls) >= MAX_REPLY_CALLS:
-            self._exceeded_limit = f"{MAX_REPLY_CALLS} calls"
+            self.exceeded_limit = f"{MAX_REPLY_CALLS} calls"
             return None
         self.calls.append(PartialCall(call_id[:MAX_NAME_CHARS], name[:MAX_NAME_CHARS]))
         self._note_output("")
@@ -313,7 +309,7 @@ class ReplyAssembly:
         """Add a piece of the arguments of a call."""
         left = MAX_ARGUMENT_CHARS - self._arguments_size
         if len(text) > left:
-            self._exceeded_limit = f"{MAX_ARGUMENT_CHARS} characters of arguments"
+            self.exceeded_limit = f"{MAX_ARGUMENT_CHARS} characters of arguments"
         self._arguments_size += call.add_arguments(text[:left])
         self._note_output(text)
 
@@ -322,8 +318,8 @@ class ReplyAssembly:
         now, implied = time.monotonic(), "tool_calls" if self.calls else "stop" if self.is_whole else ""
         return Reply(
             model=self._model,
-            finish_reason="length" if self._exceeded_limit else self._finish_reason or implied,
-            limit=self._exceeded_limit,
+            finish_reason="length" if self.exceeded_limit else self._finish_reason or implied,
+            limit=self.exceeded_limit,
             calls=tuple(call.to_requested_call() for call in self.calls),
             refusal=self._refusal.getvalue(),
             reasoning=self._reasoning.getvalue(),
@@ -364,7 +360,7 @@ class ReplyAssembly:
         if self._first_token_at is None:
             self._first_token_at = time.monotonic()
         if self.max_tokens is not None and text and self._estimated_size() > self.max_tokens:
-            self._exceeded_limit = self._exceeded_limit or f"about {self.max_tokens} output tokens"
+            self.exceeded_limit = self.exceeded_limit or f"about {self.max_tokens} output tokens"
 
     def _estimated_size(self) -> int:
         return estimate_tokens_of_bytes(self._text_size + self._arguments_size + self._reasoning_size)
@@ -383,7 +379,7 @@ class ReplyAssembly:
         size = len(text.encode())
         left = MAX_TEXT_BYTES - self._text_size
         if size > left:
-            self._exceeded_limit = f"{MAX_TEXT_BYTES} bytes of text"
+            self.exceeded_limit = f"{MAX_TEXT_BYTES} bytes of text"
             text = text.encode()[:left].decode(errors="ignore")
         self._text_size += min(size, left)
         return text

@@ -12,6 +12,8 @@ JsonSchema = dict[str, Any]
 MAX_DEPTH = 8
 MAX_SUBSCHEMAS = 300
 """Maximum number of schemas within a tool's schema; further or deeper ones accept any value."""
+MAX_ENUM_VALUES = 1000
+"""Maximum number of values of an enum, as of strict providers; a longer one accepts any value of its type."""
 MAX_CHARS = 500_000
 """Characters of the narrowed schema: references can repeat a long list hundreds of times."""
 ANY_VALUE: JsonSchema = {"type": ["string", "number", "boolean", "object", "array", "null"]}
@@ -82,10 +84,10 @@ class _SchemaNarrower:
 
     def _narrow_single(self, schema: JsonSchema, depth: int) -> JsonSchema:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
-        scalars = isinstance(values, list) and all(isinstance(value, _ScalarValue) for value in values)
-        if isinstance(values, list) and values and scalars:
-            texts = all(isinstance(value, str) for value in values)
-            return {"type": "string", "enum": values} if texts else {"enum": values}
+        listed = values if isinstance(values, list) and len(values) <= MAX_ENUM_VALUES else []
+        if listed and all(isinstance(value, _ScalarValue) for value in listed):
+            texts = all(isinstance(value, str) for value in listed)
+            return {"type": "string", "enum": listed} if texts else {"enum": listed}
         implied = "object" if "properties" in schema else "array" if "items" in schema else ""
         match schema.get("type") or implied:
             case "object":

@@ -117,14 +117,13 @@ class FunctionLoader:
             raise NotRunnable(message, module_name)
         try:
             return getattr(importlib.import_module(module_name), attribute)
-        except SyntaxError as error:  # its text names the file and the line
-            message = f"function {name!r} cannot be imported: {error}: {(error.text or '').strip()[:80]}"
-            raise NotRunnable(message, module_name) from error
-        except (ImportError, AttributeError) as error:
-            raise NotRunnable(f"function {name!r} cannot be imported: {error}", module_name) from error
-        except SystemExit as error:  # as of a script without a guard for its main function
-            ended = f"module {module_name!r} ends the process ({error!r})"
-            raise NotRunnable(f"function {name!r} cannot be imported: {ended}", module_name) from error
+        except (ImportError, AttributeError, SyntaxError, SystemExit) as error:
+            reason = str(error)
+            if isinstance(error, SyntaxError):  # its text names the file and the line
+                reason = f"{error}: {(error.text or '').strip()[:80]}"
+            elif isinstance(error, SystemExit):  # as of a script without a guard for its main function
+                reason = f"module {module_name!r} ends the process ({error!r})"
+            raise NotRunnable(f"function {name!r} cannot be imported: {reason}", module_name) from error
 
 
 def module_of(name: str) -> str:

@@ -127,8 +127,5 @@ class _StreamProxy:
         """Flush the stream below. It is the worker's and stays open."""
         self._below.flush()
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._below)
-
     def __getattr__(self, name: str) -> Any:
         return getattr(self._below, name)

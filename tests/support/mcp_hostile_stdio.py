@@ -1,7 +1,6 @@
-"""Misbehaving MCP servers over stdio: `KIND [FILE]`. As long as the file does not exist, the server is silent."""
+"""Misbehaving MCP servers over stdio: `KIND`."""
 
 import json
-import os
 import signal
 import sys
 import time
@@ -28,8 +27,6 @@ TOOLS: dict[str, list[dict[str, Any]]] = {
 
 def list_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return a page of the list of tools."""
-    if kind == "endless":
-        return {"tools": [], "nextCursor": "more"}
     if kind == "endless-large":
         page = int(request.get("params", {}).get("cursor") or 0)
         return {
@@ -88,11 +85,8 @@ def answer(kind: str, request: dict[str, Any]) -> None:
     send({"jsonrpc": "2.0", "id": request["id"], "result": result_of(kind, request)})
 
 
-def main(kind: str, *files: str) -> None:
+def main(kind: str) -> None:
     """Answer requests until the input ends."""
-    if kind == "silent" or any(not os.path.exists(file) for file in files):
-        for _ in sys.stdin:
-            pass
     if kind == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:

@@ -27,21 +27,17 @@ _KIND_REASONS = {
 
 @dataclass
 class OutputFiles:
-    """The kept files; and for each other file, a line in `skipped` with the reason, or a count."""
+    """The kept files; and for each other file, a line in `skipped` with the reason."""
 
     limits: SandboxLimits
     files: list[WrittenFile] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    unlisted_count: int = 0
     size: int = 0
 
     def lines(self) -> tuple[str, ...]:
         """Return the reasons why files are not kept, one line each."""
-        return (
-            (*self.skipped, f"and {self.unlisted_count} more that are not kept")
-            if self.unlisted_count
-            else tuple(self.skipped)
-        )
+        more = len(self.skipped) - _MAX_LISTED
+        return (*self.skipped[:_MAX_LISTED], *([f"and {more} more that are not kept"] if more > 0 else []))
 
     def add(self, folder: int, name: str, inputs: Mapping[str, int]) -> None:
         """Keep the file, or record why not. An unchanged input is ignored."""
@@ -74,9 +70,6 @@ class OutputFiles:
         return ""
 
     def _skip(self, name: str, why: str) -> None:
-        if len(self.skipped) >= _MAX_LISTED:
-            self.unlisted_count += 1
-            return
         shown = name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}..."
         self.skipped.append(f"{shown!r} {why}")
 

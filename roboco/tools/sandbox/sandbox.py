@@ -35,11 +35,6 @@ def open_inputs(inputs: Mapping[str, Path], limits: SandboxLimits, stack: ExitSt
     return descriptors
 
 
-def space_needed(inputs: Mapping[str, int]) -> int:
-    """Return the maximum number of bytes that copies of these files take up."""
-    return sum(os.fstat(descriptor).st_size + MAX_PAGE_BYTES for descriptor in inputs.values())
-
-
 def _check_name(name: str) -> str:
     try:
         plain = artifact_name(name)
@@ -178,7 +173,8 @@ def _run(
         channel, their_channel = _socket_pair(stack)
         info = _memory_file(stack)
         descriptors = Descriptors(their_channel.fileno(), info, _filter_descriptor(stack), input_descriptors)
-        writable_bytes = limits.disk + space_needed(input_descriptors) + limits.code + FOLDER_BYTES
+        space = sum(os.fstat(descriptor).st_size + MAX_PAGE_BYTES for descriptor in input_descriptors.values())
+        writable_bytes = limits.disk + space + limits.code + FOLDER_BYTES
         process = stack.enter_context(
             start_sandbox(
                 sandbox_command(programs, limits, descriptors, writable_bytes), descriptors.all(), channel, info

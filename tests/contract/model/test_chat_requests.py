@@ -10,6 +10,7 @@ import pytest
 from roboco.model.chat_wire import request_body, sent_max_tokens
 from roboco.model.learned import Lessons
 from roboco.model.openai_model import OpenAIModel
+from roboco.model.provider_state import own_call_ids
 from tests.contract.model.model_calls import (
     API_KEY,
     TOOL,
@@ -232,6 +233,7 @@ def test_an_id_that_a_provider_gives_twice_is_sent_once() -> None:
     sent = request_body(replace(request, messages=(*request.messages, further, result)), Lessons())["messages"]
     assert [message["tool_call_id"] for message in sent if message["role"] == "tool"] == ["call_0", "tc_2"]
     assert [one["id"] for message in sent for one in message.get("tool_calls", ())] == ["call_0", "tc_2"]
+    assert own_call_ids([call, call], [{"id": "call_0"}, {"id": "call_0"}]) == []
 
 
 @pytest.mark.parametrize(
@@ -310,7 +312,7 @@ MESSAGES: list[dict[str, Any]] = [
 
 def test_messages_take_the_form_that_a_server_demands() -> None:
     request = replace(make_request(), messages=tuple(MESSAGES))
-    sent = request_body(request, Lessons(alternates=True, fills_messages=True))["messages"]
+    sent = request_body(request, Lessons(forms={"alternates", "fills_messages"}))["messages"]
     roles = ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "user"]
     assert [message["role"] for message in sent] == roles
     assert sent[3]["content"] == [{"type": "text", "text": "[writer] Go."}, {"type": "text", "text": "Now."}]

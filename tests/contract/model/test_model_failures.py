@@ -61,6 +61,10 @@ RETRY_AFTER: dict[str, tuple[dict[str, str], float | None]] = {
     "nothing": ({}, None),
     "words": ({"Retry-After": "soon"}, None),
     "less than nothing": ({"Retry-After": "-1"}, None),
+    "a date that is past": ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+    "no such date": ({"Retry-After": "Wed, 99 Oct 2099 99:99:99 GMT"}, None),
+    "no number": ({"Retry-After": "nan"}, None),
+    "without end": ({"Retry-After": "inf"}, None),
 }
 
 

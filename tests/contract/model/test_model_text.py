@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.model.openai_model import OpenAIModel
-from roboco.model.reply_assembly import MAX_TOKEN_COUNT
+from roboco.model.reply_assembly import MAX_TOKEN_COUNT, token_count
 from roboco.ports.model import RequestedCall
 from tests.contract.model.model_calls import (
     IGNORE_ABANDONED_GENERATORS,
@@ -76,19 +76,10 @@ def test_an_error_message_is_well_formed(server: ModelServer, model: OpenAIModel
     assert "no \ufffd" in error.message
 
 
-@pytest.mark.parametrize(
-    ("count", "counted"),
-    [(7, 7), (-5, 0), (True, 0), (False, 0), (None, 0), ("9", 9), (3.5, 3), ([1], 0), (10**30, MAX_TOKEN_COUNT)],
-    ids=str,
-)
-def test_a_token_count_is_limited_to_plausible_numbers(
-    server: ModelServer, model: OpenAIModel, count: Any, counted: int
-) -> None:
-    usage = {"prompt_tokens": count, "completion_tokens": count}
+def test_a_token_count_is_limited_to_plausible_numbers(server: ModelServer, model: OpenAIModel) -> None:
+    counts = [(7, 7), (-5, 0), (True, 0), (None, 0), ("9", 9), (3.5, 3), ([1], 0), (10**30, MAX_TOKEN_COUNT)]
+    assert [(count, token_count(count)) for count, _ in counts] == counts
+    usage = {"prompt_tokens": -5, "completion_tokens": True}
     _script_chunks(server, delta(content="a"), delta("stop"), {"usage": usage, "choices": []})
     _, result = read_reply(model.stream(make_request()))
-    assert result.tokens_in == (counted or ESTIMATED_PROMPT), "the client estimates instead"
-    assert result.usage.estimated == (counted == 0)
-    assert type(result.tokens_in) is int
-    assert result.tokens_out == (counted or 1), "the client counts chunks instead"
-    assert len(server.requests) == 1
+    assert (result.tokens_in, result.tokens_out, result.usage.estimated) == (ESTIMATED_PROMPT, 1, True)

@@ -81,3 +81,9 @@ def test_a_server_that_the_operator_does_not_allow_is_refused(monkeypatch: pytes
 
 def test_a_credential_is_no_variable() -> None:
     assert variables_for(GROQ_URL, (f"credential:crm@{GROQ_URL}", f"GROQ_KEY@{GROQ_URL}")) == ["GROQ_KEY"]
+
+
+@pytest.mark.parametrize("address", ["https://user:password@h/v1", "file:///etc/passwd", "http://h/v1/../admin", "h"])
+def test_an_ambiguous_base_url_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="base_url"):
+        ModelProfile(model="m", base_url=address)

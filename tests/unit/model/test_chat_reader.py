@@ -46,7 +46,7 @@ def test_long_arguments_in_small_pieces_take_little_time() -> None:
         [call] = assembly.reply().calls
         assert len(call.arguments) > 8 * pieces
 
-    assert_costs_at_most(8, lambda: read(20_000), lambda: read(5000))
+    assert_costs_at_most(8, lambda: read(4000), lambda: read(1000))
 
 
 def test_a_list_of_fragments_is_read_as_far_as_a_reply_may_have_calls() -> None:

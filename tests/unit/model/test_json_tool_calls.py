@@ -5,11 +5,18 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.model.json_tool_calls import MAX_CALLS, json_request, parse_reply, response_format, without_calls
+from roboco.model.json_tool_calls import (
+    JsonReply,
+    fallback,
+    json_request,
+    parse_reply,
+    response_format,
+    without_calls,
+)
 from roboco.model.plain_messages import plain_messages
 from roboco.model.strict_schema import ANY_VALUE, is_strict, strict_schema
 from roboco.model.tool_descriptions import describe_tools
@@ -154,6 +161,7 @@ ANY_SCHEMAS = st.recursive(
 )
 
 
+@settings(max_examples=25)
 @given(schema=ANY_SCHEMAS)
 def test_every_reply_format_is_a_valid_schema_of_few_keywords(schema: Any) -> None:
     model_request = request(tool({"type": "object", "properties": {"x": schema}}))
@@ -253,6 +261,7 @@ def test_the_mistake_of_a_malformed_answer_is_named() -> None:
     assert {kind: mistake(answer) for kind, (answer, wrong) in MALFORMED.items() if wrong not in mistake(answer)} == {}
 
 
+@settings(max_examples=25)
 @given(said=st.text() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(json.dumps))
 def test_any_reply_is_parsed_or_reported_as_a_mistake(said: str) -> None:
     answer = parse_reply(said, request(tool()), cut_off=False)
@@ -269,15 +278,16 @@ def test_four_times_the_reply_is_parsed_in_four_times_the_time(said: str) -> Non
     assert_costs_at_most(8, lambda: parse(said), lambda: parse(quarter))
 
 
+def test_the_text_of_an_answer_that_was_cut_off_within_it_is_kept() -> None:
+    begun, answer = '{"text": "It is \\"half', JsonReply(mistake="cut off")
+    assert fallback(begun, request(tool()), answer, cut_off=True) == JsonReply('It is "half', cut_off=True)
+    required = fallback(begun, request(tool(), tool_choice="required"), answer, cut_off=True)
+    assert (required.text, required.mistake) == ('It is "half', "cut off")
+
+
 def test_lone_surrogates_are_replaced() -> None:
     answer = parse_reply('{"text": "\\ud83d", "calls": []}', request(tool()), cut_off=False)
     assert answer.text.encode()
-
-
-def test_a_reply_may_contain_the_maximum_number_of_calls() -> None:
-    calls = [{"tool": "go", "args": {"n": n}} for n in range(MAX_CALLS)]
-    answer = parse_reply(json.dumps({"calls": calls}), request(tool({})), cut_off=False)
-    assert len(answer.calls) == MAX_CALLS
 
 
 CALL = '{"calls": [{"tool": "add", "args": {"text": "} ] \\\\ \\" {"}}]}'
@@ -303,9 +313,9 @@ def test_the_words_of_a_reply_are_what_is_no_call() -> None:
     assert {reply: without_calls(reply) for reply in SPOKEN} == SPOKEN
 
 
-@pytest.mark.parametrize("piece", ["`", "[", "{", "``` ", CALL, '{"name":"'])
+@pytest.mark.parametrize("piece", ["`", CALL, '{"name":"'])
 def test_four_times_the_words_take_four_times_the_time(piece: str) -> None:
-    assert_costs_at_most(8, lambda: without_calls(piece * 40_000), lambda: without_calls(piece * 10_000))
+    assert_costs_at_most(8, lambda: without_calls(piece * 16_000), lambda: without_calls(piece * 4_000))
 
 
 FIVE_THOUSAND_NAMES = [f"n{n}" for n in range(5000)]

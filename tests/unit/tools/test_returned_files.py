@@ -98,17 +98,6 @@ def test_a_file_beyond_the_bounds_is_named_and_left_out(
     assert len(outcome.artifacts) == len(outcome.result.result) - 1
 
 
-@pytest.mark.parametrize(
-    "fields", [{"name": "../a", "data": ""}, {"name": "a"}, {"name": "a", "data": "", "path": "b"}]
-)
-def test_a_wrong_file_is_an_error_of_its_tool(fields: dict[str, Any]) -> None:
-    assert run(lambda _: File(**fields)).result.is_error
-
-
-def test_a_file_inside_another_value_is_an_error() -> None:
-    assert "return files alone or in a list" in str(run(lambda _: {"file": File("a", "x")}).result.error)
-
-
 def test_a_function_reads_a_file_of_its_task() -> None:
     files = MemoryFiles()
     write_artifact(files, TASK, NewArtifact("in.bin"), b"\0\1")

@@ -33,7 +33,8 @@ def run_logged(tool: str, work: Callable[[], object]) -> None:
 def test_lines_of_both_streams_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with log_output("refund", "t", SECRET_MASK):
         print("one", end=" ")
-        print("line\n\nand another")
+        with sys.stdout as stream:
+            print("line\n\nand another", file=stream)
         print("a mistake", file=sys.stderr)
         sys.stdout.writelines(["not ", "ended"])
     assert logged_lines(caplog) == ["stdout: one line", "stdout: and another", "stderr: a mistake", "stdout: not ended"]

@@ -10,7 +10,7 @@ from tests.support.servers.dialects.azure import Azure
 from tests.support.servers.dialects.deepseek import DeepSeek, Kimi
 from tests.support.servers.dialects.gemini import Gemini
 from tests.support.servers.dialects.groq import Groq
-from tests.support.servers.dialects.local import VLLM, LMStudio, NoStreamOptions, Ollama
+from tests.support.servers.dialects.local import LMStudio, LocalDialect, NoStreamOptions, Ollama
 from tests.support.servers.dialects.mistral import Mistral
 from tests.support.servers.dialects.openai import OpenAIDialect
 from tests.support.servers.dialects.openrouter import OpenRouter
@@ -27,7 +27,7 @@ DIALECTS: Mapping[str, Callable[[], Dialect]] = {
     "no_stream_options": NoStreamOptions,
     "ollama": Ollama,
     "openrouter": OpenRouter,
-    "vllm": VLLM,
+    "vllm": LocalDialect,
     "lenient": Dialect,
 }
 """`lenient` is for benchmarks."""

@@ -4,7 +4,6 @@ from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
 from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json
 from tests.support.servers.dialects.compatible import CompatibleDialect, call_messages, signature
 
-_STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED"}
 _MISSING = (
     "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, "
     "and missing thought_signature may lead to degraded model performance. Additional data, function call "
@@ -33,10 +32,6 @@ class Gemini(CompatibleDialect):
         for path in unknown:
             if len(path) == 1:
                 raise Refusal(f'Invalid JSON payload received. Unknown name "{path[0]}": Cannot find field.')
-
-    def error_body(self, error: Refusal) -> object:
-        status = _STATUSES.get(error.status, "UNAVAILABLE" if error.status == 503 else "INTERNAL")
-        return [{"error": {"code": error.status, "message": error.message, "status": status}}]
 
     def call_id(self, request: ChatRequest, n: int) -> str:
         return f"function-call-{int(request.digest, 16) + n}"

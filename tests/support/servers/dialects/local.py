@@ -1,7 +1,7 @@
-"""Servers of open models: Ollama, vLLM, LM Studio, and one of those that refuse `stream_options`."""
+"""Servers of open models: Ollama, LM Studio, and one of those that refuse `stream_options`."""
 
 from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json, encoded
+from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json
 from roboco.lab.servers.dialect import DONE
 from tests.support.servers.dialects.compatible import CompatibleDialect
 from tests.support.servers.dialects.openai import tokens_of
@@ -19,24 +19,12 @@ class Ollama(LocalDialect):
 
     reasoning_field = "reasoning"
 
-    def error_body(self, error: Refusal) -> object:
-        kind = "not_found_error" if error.status == 404 else "api_error"
-        return {"error": {"message": error.message, "type": kind, "param": None, "code": None}}
-
     def call_deltas(self, index: int, call: Json) -> list[Json]:
         return [{**call, "index": 0}]
 
 
-class VLLM(LocalDialect):
-    """Numbers as codes of errors."""
-
-    def error_body(self, error: Refusal) -> object:
-        kind = {400: "BadRequestError", 404: "NotFoundError"}.get(error.status, "InternalServerError")
-        return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.status}}
-
-
 class LMStudio(LocalDialect):
-    """Errors as texts, JSON only by a schema, and a context that is too small."""
+    """JSON only by a schema, and a context that is too small."""
 
     window = 4096
 
@@ -50,12 +38,6 @@ class LMStudio(LocalDialect):
                 f"Trying to keep the first {used} tokens when context the overflows. However, the model is loaded with "
                 f"context length of only {self.window} tokens, which is not enough."
             )
-
-    def error_body(self, error: Refusal) -> object:
-        return {"error": error.message}
-
-    def failure(self, request: ChatRequest, error: Refusal) -> bytes:
-        return b"event: error\ndata: %s\n\n" % encoded({"error": {"message": error.message}})
 
 
 class NoStreamOptions(LocalDialect):

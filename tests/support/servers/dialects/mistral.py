@@ -18,7 +18,7 @@ _ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 def _misplaced(message: str) -> Refusal:
-    return Refusal(message, type="invalid_request_message_order", code="3230")
+    return Refusal(message, type="invalid_request_message_order")
 
 
 class Mistral(CompatibleDialect):
@@ -48,12 +48,6 @@ class Mistral(CompatibleDialect):
         for path in [*own, *(one for one in unknown if len(one) > 1)]:
             detail = {"type": "extra_forbidden", "loc": ["body", *path], "msg": "Extra inputs are not permitted"}
             raise Refusal("Extra inputs are not permitted", status=422, detail=[detail])
-
-    def error_body(self, error: Refusal) -> object:
-        more = {name: value for name, value in error.more.items() if name != "detail"}
-        message = {"detail": error.more["detail"]} if "detail" in error.more else error.message
-        body = {"object": "error", "message": message, "type": "invalid_request_error", "param": None}
-        return body | {"code": error.code, "raw_status_code": error.status} | more
 
     def call_id(self, request: ChatRequest, n: int) -> str:
         return f"{request.digest[:7]}{n:02}"

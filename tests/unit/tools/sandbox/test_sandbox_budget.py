@@ -1,6 +1,7 @@
 """The memory that the sandboxes of run_sandbox worker share."""
 
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from roboco.tools.sandbox.budget import (
     read_budget,
 )
 from roboco.tools.sandbox.limits import MIB, SandboxLimits
+from roboco.tools.sandbox.result import RunResult
 from roboco.tools.sandbox.sandbox import Sandbox
 
 DEFAULT_LIMITS = SandboxLimits()
@@ -113,3 +115,50 @@ def test_the_smallest_share_runs_python(tmp_path: Path) -> None:
     with sandbox.run(code, {"in.csv": tmp_path / "in.csv"}, lambda: False) as result:
         assert (result.output, result.exit_code, result.end_reason) == ("[['a', 'b'], ['1', '2']]\n", 0, "")
         assert [file.name for file in result.files] == ["out"]
+
+
+MEMORY_HOG = """
+import mmap, os, time
+taken = disk = 0
+try:
+    with open('file', 'wb') as file, open('/tmp/more', 'wb') as more:
+        for each in (file, more):
+            try:
+                while True:
+                    disk += each.write(bytes(65536)); each.flush()
+            except OSError:
+                pass
+except OSError:
+    pass
+held = []
+try:
+    while True:
+        held.append(bytearray(b'x' * 65536)); taken += 65536
+except MemoryError:
+    held.pop()
+print(taken + disk, flush=True)
+time.sleep(1)
+"""
+
+
+@pytest.mark.usefixtures("sandbox_available")
+def test_two_concurrent_sandboxes_stay_within_the_budget() -> None:
+    budget = read_budget(160, 2)
+    barrier = threading.Barrier(2)
+    runs: list[RunResult] = []
+
+    def run_sandbox() -> None:
+        barrier.wait(60)
+        with Sandbox(budget=budget).run(MEMORY_HOG, {}, lambda: False) as result:
+            barrier.wait(60)  # both sandboxes hold their files at this moment
+            runs.append(result)
+
+    threads = [threading.Thread(target=run_sandbox) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    used = [int(result.output) for result in runs]
+    assert [result.end_reason for result in runs] == ["", ""], runs
+    assert sum(used) <= 160 * MIB
+    assert min(used) > 16 * MIB, "they did allocate"

@@ -14,7 +14,7 @@ import pytest
 from roboco.domain.paths import tombstone_path
 from roboco.errors import TransientError, UsageError
 from roboco.ports.histories import Histories
-from roboco.tools.search import index_cache, indexer
+from roboco.tools.search import indexer
 from roboco.tools.search import sqlite_index as index_file
 from roboco.tools.search.index_cache import IndexCache
 from roboco.tools.search.memory_index import MemoryIndex
@@ -71,7 +71,7 @@ def test_the_index_of_a_search_that_dies_is_completed_by_the_next_one(
 
     monkeypatch.setattr(indexer, "BATCH_SIZE", BATCH_SIZE)
     with monkeypatch.context() as dying:
-        dying.setattr(index_cache.sqlite3, "connect", partial(sqlite3.connect, factory=Dying))
+        dying.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Dying))
         with pytest.raises(SystemExit):
             search(workspace, tmp_path / "index", "w1")
     assert search(workspace, tmp_path / "index", "w1") == steps_of_word(1)
