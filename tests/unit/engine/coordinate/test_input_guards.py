@@ -110,23 +110,6 @@ def test_guards_see_what_agents_see_beside_the_text(attached: dict[str, Any], se
     assert seen in text
 
 
-def test_a_message_that_interrupts_a_guard_is_decided_with_the_first_one() -> None:
-    desk = Desk(lambda text: True)
-    started: list[str] = []
-
-    def interrupt_once(text: str) -> object:
-        if not started:
-            started.append(text)
-            desk.world.interrupt("wait, in French", "item1")
-        return True
-
-    desk.verdict = interrupt_once
-    world = desk.run()
-    assert desk.seen == ["go", "go\n\nwait, in French"]
-    assert len(desk.requests) == 1
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
 def test_messages_that_no_process_has_together_are_refused() -> None:
     """Many messages that interrupt the guards push the first one out of the tail."""
     desk = Desk()

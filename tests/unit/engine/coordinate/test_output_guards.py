@@ -1,7 +1,6 @@
 """Guards of answers: no follower, session, notification or other agent sees an answer that they have not passed."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -110,21 +109,6 @@ def test_words_of_a_model_that_are_no_answer_are_dropped(reply: ScriptedReply) -
     assert SECRET not in desk.shown()
     assert SECRET not in "".join(step.line() for step in world.history())
     assert set(desk.seen) <= {"fine"}
-
-
-def test_the_text_of_an_interrupted_reply_is_dropped_and_the_agent_continues() -> None:
-    desk = Desk()
-
-    def reply(request: Request) -> ScriptedReply:
-        if len(desk.requests) > 1:
-            return says("fine")
-        return replace(says(f"{SECRET} and more"), meanwhile=lambda: desk.world.interrupt("in French", "item1"))
-
-    desk._answer = reply
-    world = desk.run()
-    assert SECRET not in "".join(step.line() for step in world.history())
-    assert [step.agent_name for step in world.history() if step.interrupted] == ["one"]
-    assert world.summary().status is TaskStatus.COMPLETED
 
 
 @pytest.mark.parametrize("message", ["", "in French"])

@@ -27,9 +27,6 @@ TEAM = team_of(
 )
 
 
-TEAM_OF_TWO = team_of(agents=[member("one"), member("two")])
-
-
 def world_of(*entries: str) -> World:
     """Return a world with these budgets."""
     policy = replace(POLICY, budgets=TenantBudgets(entries))
@@ -81,14 +78,6 @@ def test_a_turn_waits_with_a_reason_once_the_budget_is_used_up_and_continues_on_
     world.settle(TASK)
     assert len(world.history(TASK)) == 4
     assert spent(world) == recorded(world, TASK)
-
-
-def test_a_turn_counts_before_the_one_that_its_worker_starts() -> None:
-    world = world_of("acme=/1")
-    world.submit(TEAM_OF_TWO, task_id=TASK)
-    world.drain()
-    assert len(world.history(TASK)) == 2
-    assert reason(world).startswith("two waits: tenant acme has used")
 
 
 @pytest.mark.parametrize("entries", [(), ("acme=1000",)])
