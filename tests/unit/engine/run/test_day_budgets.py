@@ -198,3 +198,14 @@ def test_the_reservation_of_a_turn_without_usage_ends(dies_at: str, conversation
     assert world.status(TASK) is status
     assert not world.server.held.day_reservations
     assert spent(world) == (0, 0)
+
+
+def test_a_turn_that_its_model_defers_reserves_nothing_for_a_day_or_a_caller() -> None:
+    policy = replace(POLICY, budgets=TenantBudgets(("acme=/999999",)))
+    at_limit = ScriptedReply(error=ModelError("rate_limit", "at its limit", True, 60.0))
+    world = World(world_parts(lambda request: at_limit, policy=policy))
+    world.submit(TEAM, task_id=TASK, by="alice")
+    world.drain()
+    assert len(world.given.model.requests) == 1
+    assert not world.server.held.day_reservations
+    assert not world.server.held.caller_reservations
