@@ -58,10 +58,10 @@ from roboco.engine.accept.checks import check_capacity, check_limits, falling_ba
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
 from roboco.engine.record.closed import closed_summary
-from roboco.engine.retry import contention_error
 from roboco.engine.task_entries import put_entry
 from roboco.engine.workspace_records import check_not_erased, check_not_erasing
 from roboco.errors import CorruptHistory, Forbidden, StateConflict, UsageError
+from roboco.ports.memories import change_record
 
 
 @dataclass(frozen=True)
@@ -187,14 +187,15 @@ def _copy_targets(workspace: WorkspaceRecords, request: ForkRequest) -> None:
 
 def _name_retry(workspace: WorkspaceRecords, request: ForkRequest) -> None:
     """Name the retry in the summary of its source. The retry is accepted after that, so no accepted one is unnamed."""
-    path = summary_path(request.source)
-    stored = workspace.files.get_versioned(path)
-    if stored is None:
-        raise workspace.summaries.missing(request.source)
-    summary = parse_summary(stored.data) or workspace.summaries.require(request.source)
-    named = summary.model_copy(update={"retried_as": request.task_id})
-    if not workspace.files.replace(path, named.model_dump_json().encode(), stored.version):
-        raise contention_error(path)
+
+    def parsed(data: bytes | None) -> TaskSummary:
+        summary = None if data is None else parse_summary(data)
+        return summary or workspace.summaries.require(request.source)
+
+    named = {"retried_as": request.task_id}
+    change_record(
+        workspace.files, summary_path(request.source), parsed, lambda summary: summary.model_copy(update=named)
+    )
 
 
 def _store_recorded_calls(workspace: WorkspaceRecords, request: ForkRequest) -> None:

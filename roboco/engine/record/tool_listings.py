@@ -39,8 +39,9 @@ from roboco.domain.team.tool_listing import (
 )
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.errors import NotFound, TransientError, UsageError
+from roboco.errors import NotFound, UsageError
 from roboco.ports.assignment import ListingRequest
+from roboco.ports.memories import change_record
 from roboco.ports.snapshot import Snapshot
 from roboco.ports.tools import Listings, MissingListing, TaskOwner
 
@@ -201,15 +202,12 @@ def approve_change(workspace: WorkspaceRecords, task_id: str, call_id: str) -> N
     change = _stored_change(workspace, task_id, call_id)
     if change is None:
         raise NotFound(f"call_id: call {call_id!r} of task {task_id!r} has no tool change to approve")
-    path = approved_tools_path(task_id, change.server)
-    for _ in range(5):
-        before = workspace.files.get_versioned(path)
-        approved = Listing() if before is None else parse_listing(path, before.data)
-        newer = approved.updated_with(Listing(tools={change.remote: change.tool}))
-        version = None if before is None else before.version
-        if workspace.files.replace(path, newer.model_dump_json().encode(), version):
-            return
-    raise TransientError(f"other approvals change {path} at the same time; approve call {call_id!r} again")
+    path, newer = approved_tools_path(task_id, change.server), Listing(tools={change.remote: change.tool})
+
+    def parsed(data: bytes | None) -> Listing:
+        return Listing() if data is None else parse_listing(path, data)
+
+    change_record(workspace.files, path, parsed, lambda approved: approved.updated_with(newer))
 
 
 def user_of(task: Snapshot) -> str | None:

@@ -270,15 +270,13 @@ POLITE = {"name": "polite", "function": "shop.guards:polite", "effect": "pure"}
 """A guard."""
 
 
-def guard_team(input: list[str] | None = None, **fields: Any) -> Team:  # noqa: A002 - the field of the team
-    """Return a team of one agent with this guard, or these ones."""
-    guards = {name: fields.pop(name) for name in ("on_refusal", "on_error") if name in fields}
-    given = {"tools": [POLITE], "collaboration_model": {"type": "sequential"}} | fields
-    return team_of(agents=[member("one")], guards={"input": input or ["polite"]} | guards, **given)
-
-
 GUARDED = Journey(
-    guard_team(on_refusal={"answer": "I cannot help with that."}),
+    team_of(
+        agents=[member("one")],
+        tools=[POLITE],
+        collaboration_model={"type": "sequential"},
+        guards={"input": ["polite"], "on_refusal": {"answer": "I cannot help with that."}},
+    ),
     lambda request: says(f"answer {own_turns(request)}"),
     {"polite": lambda args, context: {"passed": "rude" not in args["text"], "reason": "it is rude"}},
     acts=(lambda world: world.send("something rude", "item1"),),

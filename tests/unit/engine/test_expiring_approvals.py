@@ -80,13 +80,6 @@ def test_a_person_is_reminded_at_growing_intervals(wiped: bool) -> None:
     assert_whole(world, "")
 
 
-def test_reminders_that_are_due_together_are_one() -> None:
-    world = world_with_calls(("pay", {}), remind="1h")
-    pass_time(world, 100 * HOUR)
-    assert world.notifier.statuses(URL) == ["approval"] * 2
-    assert reason_of(world).endswith("; reminder 7")
-
-
 def test_the_decision_of_a_person_counts_if_it_is_stored_first() -> None:
     world = world_with_calls(("pay", {}), expires="2h")
     world.clock.move(2 * HOUR)
@@ -137,11 +130,3 @@ def test_mistaken_terms_are_refused(terms: dict[str, Any], mistake: str) -> None
         with pytest.raises(InvalidTeam) as refused:
             validate_team(team | place)
         assert any(mistake in one for one in refused.value.mistakes)
-
-
-def test_a_tool_of_an_mcp_server_has_the_terms_of_its_team() -> None:
-    tools = {"buy": {"approval": "required", "expires": "90m", "remind": "1d", "on_expiry": "stop"}}
-    team = team_of(agents=[member("a", tools=["s_buy"])], mcp_servers={"s": {"command": ["s"], "tools": tools}})
-    spec = team.tool("s_buy")
-    assert spec is not None
-    assert (spec.expires, spec.remind, spec.on_expiry) == (5400, 86_400, "stop")

@@ -15,7 +15,6 @@ from roboco.domain.paths import (
     push_receivers_path,
 )
 from roboco.domain.push_notification import PushConfig
-from roboco.domain.push_receivers import MAX_PLACES, PushReceivers
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
 from roboco.engine.operate.notification_delivery import (
@@ -260,13 +259,6 @@ def test_a_removed_receiver_leaves_room_and_no_place_for_its_notifications() -> 
     deliver_all(world)
     kept = [f"https://push.example/kept-{number}" for number in range(MAX_TARGETS)]
     assert sorted(label for label, _ in world.notifier.deliveries) == kept
-
-
-def test_the_places_of_removed_receivers_are_bounded() -> None:
-    full = PushReceivers(next_place=MAX_PLACES, receivers={MAX_TARGETS: push_receiver("a")})
-    assert full.with_receiver(push_receiver("a")) == full
-    with pytest.raises(UsageError, match="with those that were removed"):
-        full.with_receiver(push_receiver("b"))
 
 
 def test_two_gateways_add_receivers_at_the_same_time() -> None:

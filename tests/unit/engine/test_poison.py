@@ -18,10 +18,6 @@ from tests.support.memory_ports.world import TASK, World
 MAX_ATTEMPTS = 3
 
 
-def dead_letters_of(world: World) -> list[tuple[str | None, int]]:
-    return [(letter.work, letter.attempts) for letter in world.engine.tasks.dead_letters.entries()]
-
-
 def crashing_world(where: str) -> World:
     """Return a world with the graph team in which every process crashes at this port call."""
     world = GRAPH.world()
@@ -42,14 +38,6 @@ def test_a_turn_that_kills_its_workers_leaves_one_dead_letter() -> None:
         MAX_ATTEMPTS,
     )
     assert letter.reason == world.summary().reason
-
-
-def test_a_task_whose_passes_kill_the_sweeper_is_abandoned() -> None:
-    world = crashing_world("dispatcher.turn")
-    world.settle()
-    assert world.summary().status is TaskStatus.FAILED
-    assert f"{MAX_ATTEMPTS} sweepers were lost" in world.summary().reason
-    assert dead_letters_of(world) == [("advance", MAX_ATTEMPTS)]
 
 
 def journey_with_router(router: Any) -> Journey:

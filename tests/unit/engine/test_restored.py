@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.ids import answer_id, approval_id
+from roboco.domain.ids import approval_id
 from roboco.domain.paths import open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.operate.fill import REFILL_INTERVAL
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.journeys import member, own_turns, speaker
+from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.schedule import MemorySchedule
 from tests.support.memory_ports.server import MemoryServer
@@ -23,15 +23,13 @@ CALL_ARGUMENTS, SPACED_ARGUMENTS, OTHER_ARGUMENTS = '{"to": "ann"}', '{ "to":"an
 class Clerk:
     """A task whose agent makes one call with arbitrary arguments; `runs` are the recipients of its tool."""
 
-    def __init__(self, tool: str = "send", approval: str = "never") -> None:
+    def __init__(self, approval: str = "never") -> None:
         self.arguments = CALL_ARGUMENTS
         self.runs: list[Any] = []
-        self._tool = tool
         self.world = World(world_parts(self._script, {"send": self._send}))
         team = team_of(
-            agents=[member("clerk", tools=["send"], delegates=["helpers"])],
+            agents=[member("clerk", tools=["send"])],
             tools=[{"name": "send", "function": "shop.mail:send", "approval": approval}],
-            teams={"helpers": {"name": "helpers", "agents": [member("helper")]}},
         )
         self.world.submit(team)
         self._files = dict(self.world.files.held)
@@ -54,9 +52,7 @@ class Clerk:
         return self.world.history()[1].calls[0].id
 
     def _script(self, request: Request) -> ScriptedReply:
-        if speaker(request) == "helper":
-            return says(f"helper did: {request.messages[1]['content']}")
-        return says("done") if own_turns(request) else says("", (self._tool, self.arguments))
+        return says("done") if own_turns(request) else says("", ("send", self.arguments))
 
     def _send(self, args: dict[str, Any], context: ToolContext) -> str:
         self.runs.append(args["to"])
@@ -89,14 +85,3 @@ def test_a_pending_approval_applies_only_to_the_same_call(approved: bool) -> Non
     assert clerk.call_id() == first
     assert clerk.world.summary().status is TaskStatus.COMPLETED
     assert clerk.runs == ["ann"] * approved
-
-
-def test_a_stored_sub_task_belongs_only_to_the_same_call() -> None:
-    clerk = Clerk("delegate")
-    clerk.arguments = '{"team": "helpers", "prompt": "look it up"}'
-    first = clerk.call_id()
-    clerk.restore('{"team": "helpers", "prompt": "write it"}')
-    second = clerk.call_id()
-    assert answer_id(first) != answer_id(second)
-    assert clerk.world.history()[2].results[0].result["text"] == "helper did: write it"
-    assert clerk.world.summary().status is TaskStatus.COMPLETED

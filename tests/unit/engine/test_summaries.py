@@ -53,13 +53,3 @@ def test_a_late_worker_does_not_replace_a_summary_that_may_be_of_a_closed_task(m
         world.files.held[open_marker_path(TASK)] = marker
     archive.archive(world.engine, TASK, late)
     assert world.files.held[summary_path(TASK)] == TORN_SUMMARIES[1]
-
-
-def test_the_decision_that_redis_makes_again_after_it_was_set_back_replaces_the_lost_one() -> None:
-    world = waiting_world()
-    lost = world.summary()
-    again = lost.model_copy(update={"status": TaskStatus.PAUSED, "reason": "paused by the user"})
-    assert again.supersedes(lost)
-    assert not lost.supersedes(lost)
-    assert not again.model_copy(update={"epoch": lost.epoch - 1}).supersedes(lost)
-    assert not again.supersedes(lost.model_copy(update={"status": TaskStatus.COMPLETED}))

@@ -13,7 +13,6 @@ from roboco.errors import StateConflict, UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import MANUAL, assert_whole
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, world_parts
 
 TALK = [
@@ -58,17 +57,6 @@ def test_same_submission_is_the_same_task_and_other_content_is_a_conflict() -> N
         with pytest.raises(StateConflict):
             accept(world, other)
     assert world.history() == before
-
-
-@pytest.mark.parametrize("after", range(1, 14, 3))
-def test_client_that_dies_stores_all_or_nothing_and_may_repeat(after: int) -> None:
-    world = MANUAL.world()
-    world.watch = Fault(after, Crash())
-    accept(world, TALK)
-    world.watch = make_call
-    world.settle()
-    assert [step.text for step in world.history()][4:] == ["go", "helper answers go"]
-    assert_whole(world, "")
 
 
 WRONG: dict[str, tuple[Any, str]] = {

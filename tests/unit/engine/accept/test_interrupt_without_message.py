@@ -9,17 +9,14 @@ from roboco.client.receipt import Receipt, find_receipt
 from roboco.client.session import session
 from roboco.client.task import Task
 from roboco.domain.history.state import fold
-from roboco.domain.ids import sub_task_id
 from roboco.domain.recorded.explain import current_status, explain
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.lab.replay.replay import replay
-from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings
-from tests.support.memory_ports.controlled import DELEGATING
-from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, speaker
-from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.two_agents import world_of_two_agents
 from tests.support.memory_ports.world import TASK, World, world_parts
 
@@ -132,25 +129,6 @@ def test_open_calls_are_closed_and_the_tool_is_cancelled() -> None:
     ]
     assert answered == [call.id for call in lead.calls]
     assert world.history()[-1].agent_name == lead.agent_name
-
-
-def test_interrupted_sub_task_ends_since_it_has_no_user() -> None:
-    worlds: list[World] = []
-
-    def script(request: Request) -> ScriptedReply:
-        if speaker(request) != "helper":
-            return DELEGATING.script(request)
-        child = sub_task_id(TASK, worlds[0].history()[1].calls[0].id)
-        return ScriptedReply(("half ", "done"), meanwhile=lambda: worlds[0].halt(task_id=child))
-
-    worlds.append(World(world_parts(script)))
-    world = worlds[0]
-    world.submit(DELEGATING.team)
-    world.settle()
-    child = sub_task_id(TASK, world.history()[1].calls[0].id)
-    assert world.summary(child).status is TaskStatus.COMPLETED
-    assert world.history(child)[1].interrupted
-    assert world.summary().status is TaskStatus.COMPLETED
 
 
 @pytest.mark.parametrize("options", [{"agent": "helper"}, {"client_context": {"page": 1}}, {"artifacts": ["a.txt"]}])

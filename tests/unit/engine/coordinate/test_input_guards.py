@@ -9,44 +9,20 @@ from roboco.domain.decision.decide import decide
 from roboco.domain.history.part import ErrorPart
 from roboco.domain.history.state import History, fold
 from roboco.domain.status import TaskStatus
-from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 from roboco.errors import InvalidTeam
-from roboco.ports.model import Request
-from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.journeys import POLITE, guard_team, member
-from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.world import World, world_parts
+from tests.support.memory_ports.journeys import POLITE, member
 from tests.unit.domain.steps import steps_of
+from tests.unit.engine.coordinate.test_output_guards import Desk
 
 ANSWER = {"answer": "I cannot help with that."}
 
 
-class Desk:
-    """A world whose model records the requests, and whose guard returns, or raises, what the test says."""
-
-    def __init__(self, verdict: Any = True, **guards: Any) -> None:
-        self.requests: list[Request] = []
-        self.seen: list[str] = []
-        self.verdict = verdict
-        self.world = World(world_parts(self._reply, {"polite": self._guard}))
-        self.team = guard_team(**guards)
-
-    def _reply(self, request: Request) -> ScriptedReply:
-        self.requests.append(request)
-        return says("an answer")
-
-    def _guard(self, args: dict[str, Any], context: ToolContext) -> object:
-        self.seen.append(args["text"])
-        verdict = self.verdict(args["text"]) if callable(self.verdict) else self.verdict
-        if isinstance(verdict, Exception):
-            raise verdict
-        return verdict
-
-    def run(self, prompt: str = "go", team: Team | None = None, **options: Any) -> World:
-        self.world.submit(team or self.team, prompt, at_once=True, **options)
-        self.world.settle()
-        return self.world
+def desk_of(verdict: Any = True, **guards: Any) -> Desk:
+    """Return a desk whose guard of messages returns, or raises, this verdict."""
+    desk = Desk(input=["polite"], output=[], **guards)
+    desk.verdict = verdict
+    return desk
 
 
 REFUSALS: list[Any] = [
@@ -60,7 +36,7 @@ REFUSALS: list[Any] = [
 
 @pytest.mark.parametrize("verdict", REFUSALS, ids=str)
 def test_anything_but_a_pass_ends_the_task_before_any_turn(verdict: object) -> None:
-    desk = Desk(verdict)
+    desk = desk_of(verdict)
     world = desk.run()
     assert desk.requests == []
     assert world.summary().status is TaskStatus.FAILED
@@ -71,7 +47,7 @@ def test_anything_but_a_pass_ends_the_task_before_any_turn(verdict: object) -> N
 
 
 def test_a_refused_message_is_answered_as_the_team_says() -> None:
-    desk = Desk({"passed": False, "reason": "rude"}, on_refusal=ANSWER)
+    desk = desk_of({"passed": False, "reason": "rude"}, on_refusal=ANSWER)
     world = desk.run()
     assert desk.requests == []
     assert world.summary().status is TaskStatus.COMPLETED
@@ -81,7 +57,7 @@ def test_a_refused_message_is_answered_as_the_team_says() -> None:
 
 @pytest.mark.parametrize(("on_error", "status"), [("refuse", TaskStatus.COMPLETED), ("fail", TaskStatus.FAILED)])
 def test_a_guard_that_fails_refuses_or_lets_the_task_fail_as_the_team_says(on_error: str, status: TaskStatus) -> None:
-    desk = Desk(ValueError("broken"), on_refusal=ANSWER, on_error=on_error)
+    desk = desk_of(ValueError("broken"), on_refusal=ANSWER, on_error=on_error)
     world = desk.run()
     assert (desk.requests, world.summary().status) == ([], status)
 
@@ -102,7 +78,7 @@ TOOL = {"name": "client_map", "description": "hidden", "input_schema": {"type": 
     ],
 )
 def test_guards_see_what_agents_see_beside_the_text(attached: dict[str, Any], seen: str) -> None:
-    desk = Desk(lambda text: "hidden" not in text)
+    desk = desk_of(lambda text: "hidden" not in text)
     world = desk.run("hello", **attached)
     assert (world.summary().status, desk.requests) == (TaskStatus.FAILED, [])
     [text] = desk.seen
@@ -110,26 +86,9 @@ def test_guards_see_what_agents_see_beside_the_text(attached: dict[str, Any], se
     assert seen in text
 
 
-def test_a_message_that_interrupts_a_guard_is_decided_with_the_first_one() -> None:
-    desk = Desk(lambda text: True)
-    started: list[str] = []
-
-    def interrupt_once(text: str) -> object:
-        if not started:
-            started.append(text)
-            desk.world.interrupt("wait, in French", "item1")
-        return True
-
-    desk.verdict = interrupt_once
-    world = desk.run()
-    assert desk.seen == ["go", "go\n\nwait, in French"]
-    assert len(desk.requests) == 1
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
 def test_messages_that_no_process_has_together_are_refused() -> None:
     """Many messages that interrupt the guards push the first one out of the tail."""
-    desk = Desk()
+    desk = desk_of()
     first, last = steps_of(("user", "a"), ("user", "b"))
     state = fold([first, last])
     assert isinstance(decide(desk.team, History(state, (first, last)), Situation()), AppendStep)
@@ -140,7 +99,7 @@ def test_messages_that_no_process_has_together_are_refused() -> None:
 
 
 def test_accepted_messages_become_steps_before_a_refused_task_ends() -> None:
-    desk = Desk(on_refusal=ANSWER)
+    desk = desk_of(on_refusal=ANSWER)
     desk.verdict = lambda text: desk.world.send("more", "item1")
     world = desk.run()
     assert [step.text for step in world.history() if step.agent_name == "user"] == ["go", "more"]

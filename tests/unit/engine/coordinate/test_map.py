@@ -17,11 +17,6 @@ from tests.support.memory_ports.journeys import assert_whole, member, speaker
 from tests.support.memory_ports.model import Script, ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
-FOUND = [
-    {"item": "tides", "text": "finder found tides"},
-    {"item": {"about": "moon"}, "text": 'moon found {"about":"moon"}'},
-]
-
 
 def run(team: Team, script: Script = search_script, **options: Any) -> World:
     world = World(world_parts(script))
@@ -172,16 +167,6 @@ def test_a_list_that_is_too_large_has_errors_in_place_of_its_large_entries(monke
     large, small = listed(world)
     assert "bytes are too many for this list; sub-task " in large["error"]
     assert small == {"item": "small", "text": "short"}
-
-
-def test_an_output_older_than_the_tail_is_read_from_the_history() -> None:
-    agents = [member("between"), {"name": "again", "map": {"over": "output.planner.searches", "team": "search"}}]
-    world = World(world_parts(search_script))
-    world.server.tail_steps = 2
-    world.submit(search_team(*agents))
-    world.settle()
-    assert [step.agent_name for step in world.history()][-4:-1] == ["again", "tool_executor", "again"]
-    assert listed(world)[:2] == FOUND
 
 
 @pytest.mark.parametrize(("agents", "last"), [(2, "writer"), (1, "user")])

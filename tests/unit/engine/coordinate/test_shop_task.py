@@ -61,16 +61,6 @@ def test_a_call_without_an_answer_ends_at_its_timeout(effect: str, error: str) -
     assert_whole(world, "")
 
 
-def test_a_person_resolves_a_call_without_an_answer_and_a_late_answer_resolves_it_too() -> None:
-    world = ShopWorld(on_unknown="ask").begin()
-    late = world.shop.take()
-    world.run(works=False)
-    assert world.status() is TaskStatus.APPROVAL
-    world.answers = late
-    world.run()
-    assert [result.result for result in world.results()] == [["file"]]
-
-
 def test_a_failure_with_an_unknown_effect_goes_to_a_person() -> None:
     world = ShopWorld(({"file": "a", "fails": True},), on_unknown="ask").begin().run()
     assert world.status() is TaskStatus.APPROVAL

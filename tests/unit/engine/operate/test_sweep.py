@@ -54,6 +54,18 @@ def test_an_unclaimed_turn_is_redelivered_with_growing_delays() -> None:
     assert len(world.given.model.requests) == 6
 
 
+def test_the_lost_message_of_a_second_attempt_is_redelivered() -> None:
+    world = GRAPH.world(crash_at("model.stream", times=1))
+    world.submit(GRAPH.team)
+    world.drain()
+    while not restarts(world):
+        world.clock.move(1)
+        world.sweep()
+    world.dispatcher.queue.clear()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
 def test_a_turn_that_raises_fails_the_task_immediately_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
     """The turn would raise again."""
 

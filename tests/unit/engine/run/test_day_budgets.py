@@ -27,9 +27,6 @@ TEAM = team_of(
 )
 
 
-TEAM_OF_TWO = team_of(agents=[member("one"), member("two")])
-
-
 def world_of(*entries: str) -> World:
     """Return a world with these budgets."""
     policy = replace(POLICY, budgets=TenantBudgets(entries))
@@ -81,14 +78,6 @@ def test_a_turn_waits_with_a_reason_once_the_budget_is_used_up_and_continues_on_
     world.settle(TASK)
     assert len(world.history(TASK)) == 4
     assert spent(world) == recorded(world, TASK)
-
-
-def test_a_turn_counts_before_the_one_that_its_worker_starts() -> None:
-    world = world_of("acme=/1")
-    world.submit(TEAM_OF_TWO, task_id=TASK)
-    world.drain()
-    assert len(world.history(TASK)) == 2
-    assert reason(world).startswith("two waits: tenant acme has used")
 
 
 @pytest.mark.parametrize("entries", [(), ("acme=1000",)])
@@ -209,3 +198,14 @@ def test_the_reservation_of_a_turn_without_usage_ends(dies_at: str, conversation
     assert world.status(TASK) is status
     assert not world.server.held.day_reservations
     assert spent(world) == (0, 0)
+
+
+def test_a_turn_that_its_model_defers_reserves_nothing_for_a_day_or_a_caller() -> None:
+    policy = replace(POLICY, budgets=TenantBudgets(("acme=/999999",)))
+    at_limit = ScriptedReply(error=ModelError("rate_limit", "at its limit", True, 60.0))
+    world = World(world_parts(lambda request: at_limit, policy=policy))
+    world.submit(TEAM, task_id=TASK, by="alice")
+    world.drain()
+    assert len(world.given.model.requests) == 1
+    assert not world.server.held.day_reservations
+    assert not world.server.held.caller_reservations

@@ -43,9 +43,7 @@ def shut_down_at(world: World, operation: str, nth: int = 1) -> Callable[[], Non
         if name == operation:
             seen += 1
             if seen == nth:
-                for (
-                    item
-                ) in world.engine.process.held_work._held:  # as `check` does, which waits for the thread of this test
+                for item in world.engine.process.held_work._held:  # as `check` does, which waits for this thread
                     item.reason = SHUTDOWN_REASON
                     item.interrupt()
         return make_call(name, call)
@@ -54,9 +52,8 @@ def shut_down_at(world: World, operation: str, nth: int = 1) -> Callable[[], Non
     return lambda: setattr(world, "watch", make_call)
 
 
-@pytest.mark.parametrize("times", [3])
-def test_handed_over_attempts_do_not_count(times: int) -> None:
-    world = world_with_turn()
+def test_handed_over_attempts_do_not_count() -> None:
+    world, times = world_with_turn(), 3
     for number in range(1, times + 1):
         order = take(world).assignment
         assert order.attempt == number
@@ -69,6 +66,15 @@ def test_handed_over_attempts_do_not_count(times: int) -> None:
     assert run_turn(world.engine, take(world).assignment) is TurnOutcome.COMMITTED
     restarts = [event for event in world.published() if event["type"] == "event_turn_restart"]
     assert [restart["reason"] for restart in restarts] == [SHUTDOWN_REASON] * times
+
+
+def test_a_turn_without_a_text_is_handed_over_as_the_same_attempt() -> None:
+    world = world_with_turn()
+    order = take(world).assignment
+    stop = shut_down_at(world, "model.stream")
+    assert run_turn(world.engine, order) is TurnOutcome.HANDED_OVER
+    stop()
+    assert take(world).assignment == order
 
 
 def test_a_reply_that_is_complete_is_committed_and_not_handed_over() -> None:

@@ -11,7 +11,7 @@ from roboco.errors import ModelError, TaskFailed
 from roboco.workers.celery_result import turn_result
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import member
-from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.model import ScriptedReply
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 REASON = "first: the model 'm' does not exist"
@@ -41,14 +41,6 @@ def test_message_of_a_failed_turn_that_is_delivered_twice_returns_the_reason_aga
     assert run_turn(world.engine, message.assignment) == TurnFailed(REASON)
     world.settle()
     assert run_turn(world.engine, message.assignment) == TurnFailed(REASON)
-
-
-@pytest.mark.parametrize(("at_limit", "failed"), [("end", True), ("pause", False), ("wrap_up", False)])
-def test_turn_that_reaches_a_limit_fails_only_if_the_task_ends_there(at_limit: str, failed: bool) -> None:
-    world, message = dispatch_first_turn(
-        lambda request: says("done"), limits={"max_tokens_in": 1, "at_limit": at_limit}
-    )
-    assert isinstance(run_turn(world.engine, message.assignment), TurnFailed) == failed
 
 
 def test_celery_task_of_a_failed_turn_raises_the_reason() -> None:
