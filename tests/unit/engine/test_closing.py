@@ -115,3 +115,20 @@ def test_a_task_whose_history_is_not_compacted_stays_open() -> None:
     assert open_marker_path(TASK) in world.files.held
     compacted = True
     assert_ended(world, TaskStatus.COMPLETED)
+
+
+def test_a_task_with_a_full_inbox_can_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paused task applies none of its messages before it is resumed."""
+    monkeypatch.setattr(accept_item, "MAX_ITEMS", SMALL_INBOX)
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    world.pause()
+    world.settle()
+    for number in range(SMALL_INBOX - 1):  # the pause waits, too
+        world.send("more", f"item{number}")
+    with pytest.raises(UsageError, match="in its inbox"):
+        world.send("more", "item-one-too-many")
+    world.resume()
+    world.drain()
+    assert world.status() is not TaskStatus.PAUSED
+    assert len(world.pending_item_ids()) < SMALL_INBOX

@@ -158,3 +158,8 @@ def test_the_arguments_of_a_tool_that_the_agent_may_not_call_are_not_checked() -
     world.settle()
     assert "not on your list" in str(results_of(world)[0].error)
     assert not asked
+
+
+def test_an_undeclared_client_tool_is_refused() -> None:
+    world = world_with_calls(("client_other", {}))
+    assert "not on your list" in str(results_of(world)[0].error)

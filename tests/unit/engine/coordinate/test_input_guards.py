@@ -13,6 +13,7 @@ from roboco.domain.team.validation import validate_team
 from roboco.errors import InvalidTeam
 from tests.support.memory_ports.journeys import POLITE, member
 from tests.unit.domain.steps import steps_of
+from tests.unit.engine.accept.test_fork import FORK, fork_task
 from tests.unit.engine.coordinate.test_output_guards import Desk
 
 ANSWER = {"answer": "I cannot help with that."}
@@ -116,3 +117,32 @@ def test_guards_name_tools_or_teams_of_the_team_once() -> None:
     ):
         with pytest.raises(InvalidTeam, match=mistake):
             validate_team(data | {"guards": {"input": names}})
+
+
+def test_a_message_that_interrupts_a_guard_is_decided_with_the_first_one() -> None:
+    desk = desk_of()
+    started: list[str] = []
+
+    def interrupt_once(text: str) -> object:
+        if not started:
+            started.append(text)
+            desk.world.interrupt("wait, in French", "item1")
+        return True
+
+    desk.verdict = interrupt_once
+    world = desk.run()
+    assert desk.seen == ["go", "go\n\nwait, in French"]
+    assert all("wait, in French" in str(request.messages) for request in desk.requests)
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_retry_and_a_fork_of_a_refused_message_end_again_without_a_turn() -> None:
+    desk = desk_of(lambda text: "go" not in text)
+    world = desk.run()
+    retried = world.retry()
+    world.settle(retried)
+    assert world.summary(retried).status is TaskStatus.FAILED
+    fork_task(world, 2, "please")
+    world.settle(FORK)
+    assert world.summary(FORK).status is TaskStatus.FAILED
+    assert desk.requests == []
