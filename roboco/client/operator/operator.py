@@ -6,6 +6,7 @@ Coordinators carry out an erasure. So the client needs no right to remove object
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
+from datetime import UTC, datetime
 from typing import Unpack
 
 from celery import Celery
@@ -181,7 +182,7 @@ class Operator:
         self._require_operator("keys")
         details: dict[str, object] = {}
         with self._audited("create_key", None, details):
-            created = access_keys.create_key(self._engine.workspace.files, {**options}, self._engine.now())
+            created = access_keys.create_key(self._engine.workspace.files, {**options}, datetime.now(UTC))
             details["key"] = created.key.id
             return created
 
@@ -202,7 +203,7 @@ class Operator:
         """
         self._require_operator("keys")
         with self._audited("revoke_key", by, {"key": key_id[:MAX_ID_CHARS]}):
-            return access_keys.revoke_key(self._engine.workspace.files, key_id, self._engine.now())
+            return access_keys.revoke_key(self._engine.workspace.files, key_id, datetime.now(UTC))
 
     def erase(self, task_id: str, *, timeout: float = 30.0, **options: Unpack[ErasureOptions]) -> ErasureReceipt:
         """Erase a task, and return its receipt: of an erasure that is complete, or as far as it is after `timeout`.
