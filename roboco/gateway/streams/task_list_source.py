@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.errors import TransientError
-from roboco.gateway.calls import CallLine
+from roboco.gateway.calls import CallLine, Turns
 from roboco.gateway.problem import Problem, invalid
 from roboco.gateway.streams.form import Form, Source
 
@@ -38,6 +38,10 @@ UNREACHABLE_TIMEOUT: Final = 60.0
 """Seconds for which a stream waits for an index that does not answer."""
 SHARED_SECONDS: Final = POLL_INTERVAL / 2
 """Seconds for which the streams of a list use the same read."""
+MAX_READS: Final = 4
+"""Lists that are read at the same time: streams of many lists leave most threads to other requests."""
+MAX_READS_OF_OWNER: Final = 2
+"""Those of one owner: its many lists do not delay those of the others."""
 _PLACE = re.compile(r"list-(\d{1,15})", re.ASCII)
 
 
@@ -180,6 +184,7 @@ class TaskLists:
     def __init__(self, read_page: Callable[..., Any], line: CallLine) -> None:
         self._read_page = read_page
         self._line = line
+        self._turns = Turns(MAX_READS, MAX_READS_OF_OWNER)
         self._lists: WeakValueDictionary[str, SharedTaskList] = WeakValueDictionary()
 
     def of(self, tenant: str | None, teams: list[str] | None, text: str) -> SharedTaskList:
@@ -191,5 +196,7 @@ class TaskLists:
         return found
 
     async def _read(self, since: datetime | None, limit: int, **conditions: Any) -> ListPage:
-        page = await self._line.run(self._read_page, limit=limit, since=since, **conditions)
+        """Return a page of the task index. Lists take turns, and owners of lists do, too."""
+        async with self._turns.hold():
+            page = await self._line.run(self._read_page, limit=limit, since=since, **conditions)
         return ListPage(page.entries, whole=not page.cursor, complete=page.complete)
