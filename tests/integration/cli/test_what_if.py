@@ -64,6 +64,7 @@ def lines(desk: Desk) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
+@pytest.mark.slow
 def test_runs_are_compared_with_their_task_and_have_no_effect(desk: Desk) -> None:
     task = ended_task(desk)
     before = lines(desk)

@@ -319,6 +319,7 @@ def test_a_message_interrupts_a_task_at_work(gateways: list[GatewayProcess], bin
     run(drive())
 
 
+@pytest.mark.slow
 def test_a_killed_worker_and_a_cut_leave_no_text_twice(gateways: list[GatewayProcess]) -> None:
     async def drive() -> None:
         seen: list[StreamResponse] = []

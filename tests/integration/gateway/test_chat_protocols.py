@@ -62,6 +62,7 @@ def read(gateway: GatewayProcess, events: Iterator[dict[str, Any]], fault: str, 
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["worker", "redis"])
 @pytest.mark.parametrize(
     ("path", "body", "kind", "client", "void"),

@@ -20,7 +20,7 @@ def text_of(events: list[ResponseStreamEvent]) -> str:
     return "".join(event.delta for event in events if event.type == "response.output_text.delta")
 
 
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("sign", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_stream_of_a_gateway_that_ends_raises_and_resumes(openai_stack: Stack, sign: signal.Signals) -> None:
     events: list[list[ResponseStreamEvent]] = [[] for _ in range(STREAMS)]
     errors: list[Exception] = []

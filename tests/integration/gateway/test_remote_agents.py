@@ -112,6 +112,7 @@ def test_the_text_of_a_remote_agent_is_that_of_a_sub_task(stack: tuple[Stack, Si
     assert "".join(LONG_ANSWER).strip() in result_of(task)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_sends_no_message_twice(stack: tuple[Stack, Silent]) -> None:
     task = stack[0].orchestrator.run("chief", "desk: a slow and long one")
     items: list[StreamItem] = []
