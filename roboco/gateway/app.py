@@ -92,6 +92,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
+        web_routes.load_assets()
         async with AsyncExitStack() as stack:
             if endpoint is not None:
                 await stack.enter_async_context(endpoint.running())

@@ -140,7 +140,7 @@ def _endpoint(
             if "task" in wanted:
                 given["task"] = gateway.find_task(caller, given.pop("task_id"))
             data = as_json(work(**given))
-            return data, f'"{sha256(data).hexdigest()[:32]}"' if is_read else ""
+            return data, etag_of(data) if is_read else ""
 
         if line == "operations":
             return _response(request, *await run_operation(gateway, caller, run))
@@ -152,6 +152,11 @@ def _endpoint(
     endpoint.__signature__ = Signature([*first, *own])  # type: ignore[attr-defined] # functions may have one
     endpoint.__name__, endpoint.__doc__ = work.__name__, work.__doc__
     return endpoint
+
+
+def etag_of(data: bytes) -> str:
+    """Return the entity tag of a body. It is a digest of the bytes, and so the same on every gateway."""
+    return f'"{sha256(data).hexdigest()[:32]}"'
 
 
 def has_match(header: str | None, etag: str) -> bool:

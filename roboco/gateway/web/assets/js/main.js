@@ -54,12 +54,14 @@ function SignIn({ onKey, busy, problem }) {
   <//>`;
 }
 
-onclick = event => (document.hash = event.target.closest("a")?.hash); // a read runs at once after a click here
-tabs.onmessage = () => location.reload(); // another tab has signed in or out
-const draw = ({ type }) => {
-  document.body.className = type ?? ""; // paper has all steps
-  render(html`<${App} />`, document.getElementById("app"));
-};
-onbeforeprint = draw;
-onafterprint = () => draw({});
-draw({});
+if (globalThis.document) { // else this is the SharedWorker
+  onclick = event => (document.hash = event.target.closest("a")?.hash); // a read runs at once after a click here
+  tabs.onmessage = () => location.reload(); // another tab has signed in or out
+  const draw = ({ type }) => {
+    document.body.className = type ?? ""; // paper has all steps
+    render(html`<${App} />`, document.getElementById("app"));
+  };
+  onbeforeprint = draw;
+  onafterprint = () => draw({});
+  draw({});
+}
