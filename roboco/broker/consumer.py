@@ -111,7 +111,7 @@ class GuardedConsumer(Consumer):
 
         def guarded(message: Message) -> None:
             reason = validation_error(message, known, self._keys)
-            if reason:
+            if reason is not None:
                 self._dead_letter(message, reason)
                 return
             try:

@@ -139,6 +139,15 @@ class _Envelope(_Part):
     properties: _Properties
 
 
+def _check_absent(text: str) -> str:
+    if text:
+        raise ValueError("patterns are not obeyed: name the workers in 'destination'")
+    return text
+
+
+_NoPattern = Annotated[str, AfterValidator(_check_absent)]
+
+
 class _ReplyTo(_Part):
     exchange: Literal["reply.celery.pidbox"]
     routing_key: _Name
@@ -152,8 +161,8 @@ class _Command(_Part):
     method: str
     arguments: dict[str, Any] | None = None
     destination: Annotated[list[_Name], Field(fail_fast=True)] | None = None
-    pattern: Literal["", None] = None
-    matcher: Literal["", None] = None
+    pattern: _NoPattern | None = None
+    matcher: _NoPattern | None = None
     ticket: _Name | None = None
     reply_to: _ReplyTo | None = None
 
@@ -170,7 +179,7 @@ def _check_fields(model: type[_Part], value: object, kind: str = "") -> None:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place, found = ".".join(map(str, first["loc"])), None if first["type"] == "missing" else first["input"]
-        raise UnreadableError(f"{kind}{place!r} is {found!r:.80}: {first['msg'][:200]}") from None
+        raise UnreadableError(f"{kind}{place!r:.80} is {found!r:.80}: {first['msg'][:200]}") from None
 
 
 def read_envelope(raw: bytes, queue: str) -> dict[str, Any]:
@@ -355,7 +364,7 @@ def needs_newer_worker(reason: str) -> bool:
 def _check_message(message: Message, known: Container[object], keys: SigningKeys) -> None:
     headers: Mapping[str, Any] = message.headers
     if (refused := headers.get(REFUSED_HEADER)) is not None:
-        named = isinstance(refused, str) and refused.isprintable()  # else it is a sender's own
+        named = isinstance(refused, str) and refused != "" and refused.isprintable()  # else it is a sender's own
         raise UnreadableError(refused if named else f"header {REFUSED_HEADER!r} is {refused!r:.80}")
     _check_headers(message, known)
     _check_amount(message)
@@ -371,7 +380,7 @@ def _check_headers(message: Message, known: Container[object]) -> None:
     headers: Mapping[str, Any] = message.headers
     _check_json(headers)
     if sent := [name for name in _SENDING_HEADERS if headers.get(name)]:
-        raise UnreadableError(f"header {sent[0]!r} would make the worker send messages with its own rights")
+        raise UnreadableError(f"header {sent[0]!r} would make the worker send messages with its own rights; leave it out")
     if headers.get("task") is None:
         _check_protocol(message)
     _check_fields(_Headers, headers, "header ")
@@ -393,7 +402,7 @@ def _check_protocol(message: Message) -> None:
 def _check_answer(headers: Mapping[str, Any], body: bytes) -> None:
     """Raise UnreadableError if the answer of a shop's Celery task must be refused: anyone may send one."""
     if timed := [name for name in ("eta", "expires", "timelimit") if headers.get(name) not in (None, [None, None])]:
-        raise UnreadableError(f"header {timed[0]!r} is not for {TASK_ANSWER_TASK}, whose messages have no signature")
+        raise UnreadableError(f"header {timed[0]!r} is not for {TASK_ANSWER_TASK}, whose messages have no signature; leave it out")
     if len(body) > MAX_ANSWER_BYTES:
         raise UnreadableError(f"body has {len(body)} bytes, at most {MAX_ANSWER_BYTES} are possible for an answer")
 
@@ -419,7 +428,7 @@ def _check_payload(payload: Any) -> None:
     match payload:
         case [list(), dict(), dict() | None as options]:
             if sent := sorted(str(name) for name, value in (options or {}).items() if value):
-                raise UnreadableError(f"body has the option {sent[0]!r:.40}: workers send no messages of a canvas")
+                raise UnreadableError(f"body has the option {sent[0]!r:.40}: workers send no messages of a canvas; leave it out")
         case _:
             raise UnreadableError(f"body is a {type(payload).__name__}, expected [args, kwargs, options]")
     level: list[Any] = [payload]

@@ -30,13 +30,14 @@ def url_error(url: str) -> str:
     return _host_error(parts) or _path_error(parts.path)
 
 
-def _check_url(url: str) -> str:
+def check_url(url: str) -> str:
+    """Return the URL. Raise ValueError if programs may read it differently."""
     if mistake := url_error(url):
         raise ValueError(mistake)
     return url
 
 
-PlainUrl = Annotated[str, AfterValidator(_check_url)]
+PlainUrl = Annotated[str, AfterValidator(check_url)]
 """A URL that every program reads in the same way."""
 
 

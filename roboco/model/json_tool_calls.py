@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic_core import from_json
-
-from roboco.domain.canonical_json import validated_json
+from roboco.domain.canonical_json import validated_json, well_formed
 from roboco.model.plain_messages import plain_messages
 from roboco.model.strict_schema import JsonSchema, is_strict, strict_schema
 from roboco.model.tool_descriptions import describe_tools
@@ -36,20 +34,12 @@ _CALLS_ONLY_EXAMPLE = f"{{{_CALLS_EXAMPLE}}}"
 
 
 NO_WORDS = "it wrote tool calls as text, but has no tools in this turn"
+_PARTIAL_TEXT = re.compile(r'\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\.)*)\Z', re.DOTALL)
+"""An answer that was cut off within its text."""
 _JSON_BEGINS = re.compile(
     r"""(?:`{3}[ \t]{0,4}\w{0,16}\s{0,4})?(?:\{|\[\s{0,8}(?:[\[{"']|\Z))|`{3}[ \t]{0,4}(?:json)?\s*\Z"""
 )
 """The beginning of an object, or of a list of objects, lists or strings, with its fence: not a footnote such as [1]."""
-_FENCE = r"(?:`{3}[ \t]{0,4}\w{0,16}\s{0,4})?"
-_CALL = re.compile(
-    _FENCE + r"(?P<json>(?:\[\s{0,8})?\{\s{0,8}"
-    r'"(?:(?:calls|tool|tool_calls?|function|function_call)"|name"\s{0,4}:\s{0,4}"[^"]{0,64}"\s{0,4},\s{0,8}'
-    r'"(?:args|arguments|parameters)")\s{0,4}:)'
-)
-"""The beginning of a tool call, in the formats that models learn."""
-_BARELY_BEGUN = re.compile(_FENCE + r'(?:\[\s{0,8})?\{\s{0,8}(?:"\w{0,20}"?\s{0,4}:?\s{0,4})?\Z')
-"""An object that was cut off before its first value."""
-_CLOSING_FENCE = re.compile(r"\s{0,8}`{3}[ \t]{0,4}(?:\n|\Z)")
 
 
 @dataclass(frozen=True)
@@ -100,23 +90,6 @@ def words_request(plain: Request) -> Request:
     return replace(plain, messages=plain_messages((*plain.messages, {"role": "user", "content": demand})))
 
 
-def without_calls(reply: str) -> str:
-    """Return the reply without the tool calls that it has as JSON. A call that is no JSON ends it.
-
-    A model that has called tools before writes further ones as text even if it has none at the moment.
-    """
-    words, end = list[str](), 0
-    while begun := _CALL.search(reply, end):
-        words.append(reply[end : begun.start()])
-        try:
-            _, end = json.JSONDecoder().raw_decode(reply, begun.start("json"))
-        except (ValueError, RecursionError):
-            end = len(reply)
-        closing = _CLOSING_FENCE.match(reply, end) if begun[0].startswith("`") else None
-        end = closing.end() if closing else end
-    return _BARELY_BEGUN.sub("", "".join([*words, reply[end:]]))
-
-
 def fallback(reply: str, request: Request, answer: JsonReply, cut_off: bool) -> JsonReply:
     """Return the usable part of an answer that cannot be read after all reprompts. JSON never becomes text.
 
@@ -137,12 +110,15 @@ def fallback(reply: str, request: Request, answer: JsonReply, cut_off: bool) -> 
 
 def _partial_text(said: str) -> str:
     """Return the text of an answer that was cut off within it, as far as it goes; "" if there is none."""
-    try:
-        found = from_json(said, allow_partial="trailing-strings")
-    except ValueError:
-        return ""
-    is_alone = isinstance(found, dict) and list(found) == ["text"]
-    return found["text"] if is_alone and isinstance(found["text"], str) else ""
+    begun = _PARTIAL_TEXT.match(said)
+    for dropped in range(12 if begun else 0):  # the end may be half of an escape sequence, such as \ud83d\u
+        part = said[begun.start(1) : len(said) - dropped] if begun else ""
+        try:
+            text = json.loads(f'"{part}"')
+        except ValueError:
+            continue
+        return well_formed(text) if isinstance(text, str) else ""
+    return ""
 
 
 def max_calls(request: Request) -> int:

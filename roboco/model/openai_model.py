@@ -57,7 +57,6 @@ from roboco.model.json_tool_calls import (
     parse_reply,
     plain_request,
     response_format,
-    without_calls,
     words_request,
 )
 from roboco.model.learned import Learner, Lessons
@@ -66,6 +65,7 @@ from roboco.model.native.wire import NativeWire
 from roboco.model.provider_state import for_server, marked, server_identity
 from roboco.model.reply_assembly import ReplyAssembly
 from roboco.model.sse import UNREADABLE
+from roboco.model.tool_call_filter import SpokenWords
 from roboco.model.typed_output import answers_by_tool, with_answer_tool, with_format, without_answer_call
 from roboco.model.wire import Output, Wire
 from roboco.ports.model import CallProgress, Listener, ModelStream, OnText, Reply, Request
@@ -342,22 +342,23 @@ class _ModelCall:
         """Have the model answer without tools. Tool calls that it writes all the same are removed from the text.
 
         If nothing else was in the answer, the model is asked again. Only an agent that has called tools writes calls:
-        the text of any other agent is passed on as it arrives.
+        the text of any other agent is passed on as it is.
         """
         plain = asked = plain_request(request)
         if not any(message.get("tool_calls") for message in request.messages):
             return await self._native_reply(plain)
-        for reprompts in range(MAX_REPROMPTS + 1):
-            assembly = await self._attempts(asked, None)
-            reply = replace(assembly.reply(), reprompts=reprompts)
-            words = await asyncio.to_thread(without_calls, assembly.held_text)
-            if words.strip() or words == assembly.held_text:
-                if words:
-                    self._publish(words)
-                return reply
+        reprompts = 0
+        while True:
+            words = SpokenWords(self._publish)
+            reply = (await self._attempts(asked, words.say)).reply()
+            words.finish()
+            if not words.only_calls or reprompts >= MAX_REPROMPTS:
+                break
+            reprompts += 1
             _log.warning("model %r is asked again: it wrote a tool call, and no words", request.profile.model)
             asked = words_request(plain)
-        return replace(reply, finish_reason="malformed", mistake=NO_WORDS)
+        reply = replace(reply, reprompts=reprompts)
+        return replace(reply, finish_reason="malformed", mistake=NO_WORDS) if words.only_calls else reply
 
     async def _attempts(self, request: Request, on_text: OnText | None) -> ReplyAssembly:
         """Return the reply, repeating a request that fails before `on_text` got a text; without it, at any time.

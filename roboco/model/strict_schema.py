@@ -4,7 +4,6 @@ Objects, arrays, enums, alternatives and plain types remain; references are inli
 after the model has replied.
 """
 
-import json
 from typing import Any
 
 JsonSchema = dict[str, Any]
@@ -12,10 +11,9 @@ JsonSchema = dict[str, Any]
 MAX_DEPTH = 8
 MAX_SUBSCHEMAS = 300
 """Maximum number of schemas within a tool's schema; further or deeper ones accept any value."""
-MAX_ENUM_VALUES = 1000
-"""Maximum number of values of an enum, as of strict providers; a longer one accepts any value of its type."""
-MAX_CHARS = 500_000
-"""Characters of the narrowed schema: references can repeat a long list hundreds of times."""
+MAX_LISTED_ITEMS = 5000
+"""Maximum number of names and values in the narrowed schema: references can repeat a long list hundreds of times."""
+_CHARS_PER_ITEM = 50
 ANY_VALUE: JsonSchema = {"type": ["string", "number", "boolean", "object", "array", "null"]}
 _ScalarValue = str | int | float | bool | None
 _PLAIN_TYPES = ("string", "number", "integer", "boolean", "null")
@@ -24,8 +22,6 @@ _PLAIN_TYPES = ("string", "number", "integer", "boolean", "null")
 def strict_schema(schema: JsonSchema) -> JsonSchema:
     """Return the narrowed schema of an object. Properties keep their order, since models reply in it."""
     narrowed = _SchemaNarrower(schema).narrow(schema, 0)
-    if len(json.dumps(narrowed)) > MAX_CHARS:
-        return {"type": "object"}
     return narrowed if narrowed.get("type") == "object" or "anyOf" in narrowed else {"type": "object"}
 
 
@@ -62,6 +58,7 @@ class _SchemaNarrower:
         self._root = root
         self._described = described
         self._schemas_left = MAX_SUBSCHEMAS
+        self._items_left = MAX_LISTED_ITEMS
 
     def narrow(self, schema: Any, depth: int) -> JsonSchema:
         """Return the narrowed schema, or the schema of any value."""
@@ -84,10 +81,10 @@ class _SchemaNarrower:
 
     def _narrow_single(self, schema: JsonSchema, depth: int) -> JsonSchema:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
-        listed = values if isinstance(values, list) and len(values) <= MAX_ENUM_VALUES else []
-        if listed and all(isinstance(value, _ScalarValue) for value in listed):
-            texts = all(isinstance(value, str) for value in listed)
-            return {"type": "string", "enum": listed} if texts else {"enum": listed}
+        scalars = isinstance(values, list) and all(isinstance(value, _ScalarValue) for value in values)
+        if isinstance(values, list) and values and self._count_items(values) and scalars:
+            texts = all(isinstance(value, str) for value in values)
+            return {"type": "string", "enum": values} if texts else {"enum": values}
         implied = "object" if "properties" in schema else "array" if "items" in schema else ""
         match schema.get("type") or implied:
             case "object":
@@ -102,7 +99,12 @@ class _SchemaNarrower:
     def _narrow_object(self, schema: JsonSchema, depth: int) -> JsonSchema:
         properties = schema.get("properties")
         free = not properties and schema.get("additionalProperties") is not False
-        if free or not isinstance(properties, dict) or len(properties) > MAX_SUBSCHEMAS:
+        if (
+            free
+            or not isinstance(properties, dict)
+            or len(properties) > MAX_SUBSCHEMAS
+            or not self._count_items(properties)
+        ):
             return {"type": "object"}
         required = _required_names(schema.get("required"))
         return {
@@ -115,12 +117,21 @@ class _SchemaNarrower:
     def _merge_all_of(self, schema: JsonSchema) -> JsonSchema:
         """Return one schema for all parts of `allOf`, as far as they are objects with properties."""
         merged: JsonSchema = {name: value for name, value in schema.items() if name != "allOf"}
-        self._schemas_left -= len(schema["allOf"])
-        for part in schema["allOf"][: max(0, self._schemas_left)]:
+        for part in schema["allOf"][:MAX_SUBSCHEMAS]:
             found = resolve_ref(part["$ref"], self._root) if isinstance(part, dict) and "$ref" in part else part
             for name, value in (found if isinstance(found, dict) else {}).items():
-                merged[name] = _join_values(merged.get(name), value)
+                merged[name] = _join_values(merged.get(name), value) if self._count_items(merged.get(name)) else value
         return merged
+
+    def _count_items(self, values: Any) -> bool:
+        """Count the items of a list or object; long texts count several times. Return False beyond the maximum."""
+        if isinstance(values, list | dict) and self._items_left >= len(values):
+            self._items_left -= len(values) + sum(
+                len(value) // _CHARS_PER_ITEM for value in values if isinstance(value, str)
+            )
+        elif isinstance(values, list | dict):
+            self._items_left = -1
+        return self._items_left >= 0
 
 
 def _plain(schema: JsonSchema) -> JsonSchema:
@@ -163,6 +174,4 @@ def _alternatives(schema: JsonSchema) -> list[Any]:
 def _join_values(one: Any, other: Any) -> Any:
     if isinstance(one, dict) and isinstance(other, dict):
         return {**one, **other}
-    if isinstance(one, list) and isinstance(other, list):
-        return [*one, *(value for value in other if value not in one)] if len(one) < MAX_SUBSCHEMAS else one
-    return other
+    return [*one, *other] if isinstance(one, list) and isinstance(other, list) else other

@@ -1,19 +1,21 @@
 """context_schema: the JSON Schema of a team's context, as the templates of its prompts reveal it.
 
-    template ─► paths `context.A.B` that it uses ─► properties; required, if each trial fails without the value
+    template ─► paths `context.A.B` in its code ─► properties; required, if each trial fails without the value
 
 A template does not declare types, so every value is allowed. The trials give every required value as an empty and as a
 filled text. The schema is a help for forms and clients: the check of a submission is the rendering itself.
 """
 
+import re
 from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any, Final
 
-from roboco.templates.syntax import is_plain_text
+from roboco.templates.syntax import is_plain_text, read_code
 from roboco.templates.templates import check_template
 
 _METHODS: Final = ("get", "items", "keys", "values")
+_PATH: Final = re.compile(r"""(?<!\. )\bcontext((?: \. \w+| \[ (?:'[^']*'|"[^"]*") \])+)""")
 _TRIAL_FUEL: Final = 5000
 _MAX_REQUIRED: Final = 100
 Path = tuple[str, ...]
@@ -32,11 +34,13 @@ def context_schema(templates: Iterable[str]) -> dict[str, Any]:
 
 
 def _used_paths(template: str) -> set[Path]:
-    """Return the names after `context`, up to the first one that is computed or a method."""
-    from roboco.templates.rendering import used_names
-
-    paths = (name.split(".")[1:] for name in used_names(template) if name.startswith("context."))
-    return {tuple(takewhile(lambda name: name not in _METHODS, path)) for path in paths} - {()}
+    """Return the names after `context`, up to the first one that is computed, wherever the code has some."""
+    paths: set[Path] = set()
+    for _, _, tokens in read_code(template) or []:
+        for found in _PATH.finditer(" ".join(tokens)):
+            names = (name.strip("'\"") for name in found[1].split() if name not in ".[]")
+            paths.add(tuple(takewhile(lambda name: name not in _METHODS, names)))
+    return paths - {()}
 
 
 def _required_paths(template: str, filler: str) -> set[Path]:

@@ -4,17 +4,19 @@ A rule is a text of conditions and one action: `tenant=acme status=failed|cancel
 conditions a task meets decides about it. A task that meets no rule is kept.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from roboco.domain.duration import seconds_of
 from roboco.domain.ids import check_tenant, tenant_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.errors import UsageError
 
+_AGE = re.compile(r"(\d{1,5})([hdw])")
+_UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
 _ENDED: Final = tuple(status for status in TaskStatus if status.ended)
 _ACTIONS: Final = ("keep", "delete")
 _NAMES: Final = frozenset({*_ACTIONS, "tenant", "team", "status"})
@@ -100,9 +102,9 @@ def _statuses(text: str, fields: dict[str, str]) -> frozenset[TaskStatus]:
 
 
 def _age(text: str, value: str) -> timedelta:
-    if (seconds := seconds_of(value)) is None:
+    if (found := _AGE.fullmatch(value)) is None:
         raise _mistake(text, f"age {value!r} cannot be read: write hours, days or weeks, such as 12h, 30d or 8w")
-    return timedelta(seconds=seconds)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def _mistake(text: str, mistake: str) -> UsageError:

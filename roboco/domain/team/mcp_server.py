@@ -4,13 +4,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.schema import CredentialName, Effect, EnvVarName, InputModel, Price
 from roboco.domain.team.approval import ApprovalTerms
 from roboco.domain.team.server_tool_names import is_plain, names_by_short_name, short_names
-from roboco.domain.url import PlainUrl
+from roboco.domain.url import check_url
 
 MAX_SERVER_TOOLS = 200
 """The largest number of tools of one server that a team may use."""
@@ -50,10 +50,13 @@ ServerTools = Annotated[
 """The tools of a server that a team may use, by the server's names, or all of them."""
 
 
+ServerUrl = Annotated[str, Field(max_length=2000), AfterValidator(check_url)]
+
+
 class ClientCredentials(InputModel):
     """Client credentials of OAuth 2.1, as the server's authorization server has issued them."""
 
-    issuer: Annotated[PlainUrl, Field(max_length=2000)]
+    issuer: ServerUrl
     """The URL of the authorization server. The secret is sent to no other."""
     client_id: EnvVarName
     """The variable of the worker with the id."""
@@ -78,7 +81,7 @@ class McpServer(InputModel):
     """A server that a worker starts with `command`, or reaches at `url`."""
 
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=100)] | None = None
-    url: Annotated[PlainUrl, Field(max_length=2000)] | None = None
+    url: ServerUrl | None = None
     env: tuple[EnvVarName, ...] | dict[EnvVarName, CredentialName | None] = ()
     """The variables of the command: a list of those of the worker that it inherits.
 
