@@ -21,7 +21,7 @@ from roboco.cli.doctor.machine import (
 from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
 from roboco.cli.doctor.redis import check_redis
 from roboco.cli.doctor.server_tools import check_servers
-from roboco.cli.doctor.teams import check_teams, check_tools, loaded_teams
+from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
 from roboco.cli.terminal import options
@@ -94,8 +94,7 @@ def _check_groups(models: str | None, flower: str | None) -> Iterator[CheckGroup
             yield CheckGroup("broker", lambda: check_broker(settings))
         yield CheckGroup("workspace", lambda: check_workspace(settings))
         yield CheckGroup("teams", lambda: _check_teams(settings), in_caller_thread=True)
-        teams = (team for _, team in loaded_teams(settings))
-        yield CheckGroup("mcp", lambda: check_servers(settings, teams))
+        yield CheckGroup("mcp", lambda: _check_mcp(settings))
         if models is not None:
             yield CheckGroup("models", lambda: _check_models(settings, models))
         yield CheckGroup("webhooks", lambda: check_webhooks(settings))
@@ -117,6 +116,11 @@ def _check_settings(settings: Settings) -> Iterator[CheckResult]:
 def _check_teams(settings: Settings) -> Iterator[CheckResult]:
     yield from check_tools(settings)
     yield from check_teams(settings, dict(loaded_teams(settings)))
+
+
+def _check_mcp(settings: Settings) -> Iterator[CheckResult]:
+    yield from check_mcp(settings)
+    yield from check_servers(settings, (team for _, team in loaded_teams(settings)))
 
 
 def _check_models(settings: Settings, team: str) -> Iterable[CheckResult]:

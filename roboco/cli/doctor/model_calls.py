@@ -7,6 +7,7 @@ Import this module lazily: it imports the packages that call models.
 """
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from roboco.domain.team.team import Team
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError, UsageError
 from roboco.model.openai_model import OpenAIModel
-from roboco.ports.model import Reply, Request
+from roboco.ports.model import Listener, Reply, Request
 from roboco.process.credentials import Credentials
 from roboco.settings import Settings
 from roboco.team_files.prices import priced_profile
@@ -160,14 +161,18 @@ class _ProfileCalls:
         return CheckResult("", "ok", f"the server ended the reply, {used}")
 
     def _interrupt(self) -> CheckResult:
-        """Close the stream after its first text, as an interrupt of a task does."""
-        stream = self.model.stream(self._request(_COUNTING_PROMPT))
-        whole = isinstance(next(iter(stream)), Reply)
-        self.used, began = self.used.plus(stream.usage), time.monotonic()
-        stream.close()
-        if not stream.wait_closed(CLOSE_TIMEOUT):
-            raise _Failed(f"the connection was not closed within {CLOSE_TIMEOUT:g} s")
+        """Close the stream after its first text or reasoning, as an interrupt of a task does."""
+        reading = _Reading(self.model, self._request(_COUNTING_PROMPT))
+        reading.heard.wait()
+        whole, used, began = reading.ended, reading.stream.usage, time.monotonic()
+        reading.stream.close()
+        closed = reading.stream.wait_closed(CLOSE_TIMEOUT)
         took = 1000 * (time.monotonic() - began)
+        if reading.failure is not None:
+            raise reading.failure
+        self.used = self.used.plus(used)
+        if not closed:
+            raise _Failed(f"the connection was not closed within {CLOSE_TIMEOUT:g} s")
         how = "the reply had ended before" if whole else "in the middle of the reply"
         return CheckResult("", "warn" if whole else "ok", f"the connection was closed after {took:.0f} ms, {how}")
 
@@ -211,6 +216,27 @@ class _ProfileCalls:
             return priced_profile(self.profile.model_copy(update={"price": "auto"})).has_prices
         except LookupError:
             return False
+
+
+class _Reading:
+    """A stream that a thread reads to its end or its close."""
+
+    def __init__(self, model: OpenAIModel, request: Request) -> None:
+        self.heard = threading.Event()
+        """Set when the first text or reasoning has arrived, or the stream has ended."""
+        self.ended = False
+        self.failure: ModelError | None = None
+        self.stream = model.stream(request, Listener(lambda _: self.heard.set(), lambda _: self.heard.set()))
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for _ in self.stream:
+                pass
+        except ModelError as error:
+            self.failure = error
+        self.ended = True
+        self.heard.set()
 
 
 def _messages_of(reply: Reply) -> Iterator[ChatMessage]:

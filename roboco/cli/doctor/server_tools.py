@@ -14,7 +14,6 @@ from roboco.domain.team.known_tools import missing_tools_error
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.team import Team, default_prefix
 from roboco.errors import RobocoError, UsageError
-from roboco.process.extras import missing_packages
 from roboco.process.process_guard import guard_process
 from roboco.settings import Settings
 from roboco.tools.mcp.listing import ListedTools, describe_left_out
@@ -108,10 +107,6 @@ def check_servers(settings: Settings, teams: Iterable[Team | RobocoError | OSErr
     As on a tools worker, a server is started or reached only if mcp_servers of ROBOCO_ALLOWLIST allows it.
     """
     servers = [server for team in teams if isinstance(team, Team) for server in team_servers(team)]
-    if servers and settings.allowlist.mcp_servers and (missing := missing_packages("mcp")):
-        found = f"not asked: {', '.join(missing)} not installed here"
-        yield CheckResult("mcp", "fail", found, "pip install 'roboco[mcp]' where the tools workers run")
-        return
     yield from (_check_server(settings, answer) for answer in fetch_tools(settings, servers))
 
 

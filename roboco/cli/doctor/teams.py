@@ -1,10 +1,14 @@
 """Checks of teams: they load, and their tools and MCP servers are available."""
 
 import importlib
+import os
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from roboco.broker.shop import check_task
 from roboco.cli.doctor.check import CheckResult, expect
@@ -12,10 +16,11 @@ from roboco.client.team_lookup import team_files
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_spec import TaskTool, ToolSpec
-from roboco.errors import Forbidden, RobocoError
+from roboco.errors import Forbidden, RobocoError, UsageError
 from roboco.settings import Settings
 from roboco.team_files.file import load_team
 from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.mcp.servers import connection_class
 from roboco.tools.output_types import OutputTypes
 
 Named = TypeVar("Named")
@@ -60,6 +65,31 @@ def check_teams(settings: Settings, teams: Mapping[str, Team | RobocoError | OSE
         mistakes = [*missing_functions(team, settings), *forbidden_tasks(team, settings)]
         todo = "name their modules in ROBOCO_TOOL_MODULES, and install them where the workers run"
         yield expect(f"team {name}", not mistakes, "; ".join(mistakes) or "can be run", todo, "fail")
+
+
+def check_mcp(settings: Settings) -> Iterator[CheckResult]:
+    """Check that the programs in mcp_servers of ROBOCO_ALLOWLIST are installed; its other entries are addresses."""
+    if not settings.allowlist.mcp_servers:
+        return
+    try:
+        connection_class()
+    except UsageError as error:
+        yield CheckResult("mcp", "fail", str(error), "pip install 'roboco[mcp]' where the tools workers run")
+        return
+    for entry in settings.allowlist.mcp_servers:
+        found = shlex.split(entry)
+        if urlsplit(entry).scheme in ("http", "https"):
+            yield CheckResult("mcp", "ok", entry)
+        else:
+            installed = bool(found) and shutil.which(found[0]) is not None
+            finding = entry if installed else f"{entry}: there is no such program here"
+            todo = "install it where the tools workers run, or correct mcp_servers of ROBOCO_ALLOWLIST"
+            yield expect("mcp", installed, finding, todo, "fail")
+    for variable in settings.allowlist.mcp_env:
+        if variable not in os.environ:
+            yield CheckResult(
+                "mcp variable", "warn", f"{variable} is not set here", "set it where the tools workers run"
+            )
 
 
 def missing_functions(team: Team, settings: Settings, path: str = "") -> Iterator[str]:

@@ -5,17 +5,18 @@ from typing import Any
 
 import pytest
 
-from roboco import Settings, parse_team
+from roboco import Settings
 from roboco.allowlist import Allowlist
-from roboco.cli.doctor import server_tools
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import check_sandbox
 from roboco.cli.doctor.models import check_models
-from roboco.cli.doctor.teams import check_teams, check_tools, loaded_teams
+from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.doctor.workspace import deletes_old_objects
 from roboco.cli.stack.local_model import names_model
+from roboco.domain.builtin_tools import PYTHON
 from roboco.domain.team.team import Team
 from roboco.model.allowlist import LOCAL_KEY
+from roboco.tools.sandbox.budget import read_budget
 from roboco.tools.sandbox.sandbox import Sandbox
 from tests.support.servers.model_server import ModelServer
 
@@ -53,24 +54,20 @@ def test_teams_that_do_not_load_fail(tmp_path: Path) -> None:
     assert states_of(check_teams(Settings(), {})) == {}
 
 
-def test_servers_are_not_asked_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_tools, "missing_packages", lambda extra: [extra])
-    servers = {"shop": {"command": ["shop-server"]}}
-    team = parse_team({"name": "t", "agents": [{"name": "a", "prompt": "a"}], "mcp_servers": servers})
-    allowed = Settings(allowlist=Allowlist(mcp_servers=("shop-server",)))
-    assert states_of(server_tools.check_servers(allowed, [team])) == {"mcp": "fail"}
+def test_missing_mcp_servers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHOP_TOKEN", raising=False)
+    assert states_of(check_mcp(Settings(allowlist=Allowlist(mcp_servers=("https://shop.example/mcp",))))) == {
+        "mcp": "ok"
+    }
+    settings = Settings(allowlist=Allowlist(mcp_servers=("no-such-program --stdio",), mcp_env=("SHOP_TOKEN",)))
+    assert states_of(check_mcp(settings)) == {"mcp": "fail", "mcp variable": "warn"}
+    assert states_of(check_mcp(Settings())) == {}
 
 
 def test_a_model_without_a_key_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert states_of(check_models([])) == {"model gpt-4o-mini": "fail"}
-
-
-def test_the_local_model_of_dev_is_no_model_that_a_user_names() -> None:
-    ours = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_API_KEY": LOCAL_KEY}
-    assert not names_model(ours)
-    assert names_model(ours | {"OPENAI_API_KEY": "sk-1"})
 
 
 def test_the_local_model_of_dev_is_none_that_lacks_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +77,14 @@ def test_the_local_model_of_dev_is_none_that_lacks_a_name(monkeypatch: pytest.Mo
         assert states_of(check_models([])) == {"model gpt-4o-mini": "ok"}
         monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
         assert states_of(check_models([])) == {"model gpt-4o-mini": "warn"}
+
+
+def test_the_local_model_of_dev_is_no_model_that_a_user_names() -> None:
+    ours = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_API_KEY": LOCAL_KEY}
+    assert not names_model(ours)
+    assert names_model(ours | {"OPENAI_API_KEY": "sk-1"})
+    assert names_model({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    assert not names_model({})
 
 
 @pytest.mark.parametrize(
@@ -108,6 +113,14 @@ def test_a_machine_without_a_sandbox_is_a_warning(monkeypatch: pytest.MonkeyPatc
     assert "install it" in check.todo
     monkeypatch.setattr(Sandbox, "refusal", lambda self: "")
     assert check_sandbox().state == "ok"
+
+
+def test_check_sandbox_with_too_little_memory_names_the_setting() -> None:
+    check = check_sandbox(read_budget(40, 1))
+    assert (check.state, check.found) == ("warn", "the sandbox for code has too little memory")
+    assert check.todo.startswith(f"only the tool {PYTHON} needs it: ")
+    assert "ROBOCO_SANDBOX_MEMORY=40 gives each of 1 sandboxes" in check.todo
+    assert "raise ROBOCO_SANDBOX_MEMORY" in check.todo
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from roboco.cli.main import commands
+from tests.support.servers.dialects import DIALECTS
 from tests.support.servers.model_server import ModelServer, Reply, Request
 
 UNREACHABLE = "http://127.0.0.1:9/v1"
@@ -63,7 +64,7 @@ def check(*arguments: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("dialect", ["openai", "azure", "no_stream_options"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_works(dialect: str, team: Any) -> None:
     with ModelServer(dialect=dialect) as server:
         server.script(respond)
@@ -122,6 +123,25 @@ def test_nothing_else_is_tried_after_a_refused_key_and_the_key_is_not_shown(team
     assert "auth: model 'gpt-4o-mini' refuses the key in TEST_KEY" in result.stdout
     assert "sk-secret" not in result.output
     assert "tool call" not in result.stdout
+
+
+def test_a_missing_key_names_its_variable(team: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = team(UNREACHABLE)
+    text = Path(path).read_text().replace(f"    base_url: {UNREACHABLE}\n", "")
+    Path(path).write_text(text)
+    monkeypatch.setenv("ROBOCO_ALLOWLIST", '{"model_servers": ["TEST_KEY"]}')
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.delenv("TEST_KEY")
+    [profile] = check(path)["profiles"]
+    assert "no_key" in profile["checks"][0]["found"]
+    assert "TEST_KEY is not set" in profile["checks"][0]["found"]
+
+
+def test_an_address_that_is_not_allowed_names_the_setting(team: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = team(UNREACHABLE)
+    monkeypatch.delenv("ROBOCO_ALLOWLIST")
+    [profile] = check(path)["profiles"]
+    assert "model_servers of ROBOCO_ALLOWLIST" in json.dumps(profile["checks"][0])
 
 
 def test_an_unreachable_server_is_named_in_both_commands(team: Any) -> None:
