@@ -310,6 +310,13 @@ BUGS = (
         "tests/unit/broker/test_message_signing.py",
     ),
     Bug(
+        "a refusal without a reason switches all checks off",
+        "broker/message_reader.py",
+        'isinstance(refused, str) and refused != "" and',
+        "isinstance(refused, str) and",
+        "tests/unit/broker/test_hostile_queue.py",
+    ),
+    Bug(
         "a compressed message is read",
         "broker/message_reader.py",
         'if content_type != "application/json":',

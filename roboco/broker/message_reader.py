@@ -380,7 +380,9 @@ def _check_headers(message: Message, known: Container[object]) -> None:
     headers: Mapping[str, Any] = message.headers
     _check_json(headers)
     if sent := [name for name in _SENDING_HEADERS if headers.get(name)]:
-        raise UnreadableError(f"header {sent[0]!r} would make the worker send messages with its own rights; leave it out")
+        raise UnreadableError(
+            f"header {sent[0]!r} would make the worker send messages with its own rights; leave it out"
+        )
     if headers.get("task") is None:
         _check_protocol(message)
     _check_fields(_Headers, headers, "header ")
@@ -402,7 +404,9 @@ def _check_protocol(message: Message) -> None:
 def _check_answer(headers: Mapping[str, Any], body: bytes) -> None:
     """Raise UnreadableError if the answer of a shop's Celery task must be refused: anyone may send one."""
     if timed := [name for name in ("eta", "expires", "timelimit") if headers.get(name) not in (None, [None, None])]:
-        raise UnreadableError(f"header {timed[0]!r} is not for {TASK_ANSWER_TASK}, whose messages have no signature; leave it out")
+        raise UnreadableError(
+            f"header {timed[0]!r} is not for {TASK_ANSWER_TASK}, whose messages have no signature; leave it out"
+        )
     if len(body) > MAX_ANSWER_BYTES:
         raise UnreadableError(f"body has {len(body)} bytes, at most {MAX_ANSWER_BYTES} are possible for an answer")
 
@@ -428,7 +432,9 @@ def _check_payload(payload: Any) -> None:
     match payload:
         case [list(), dict(), dict() | None as options]:
             if sent := sorted(str(name) for name, value in (options or {}).items() if value):
-                raise UnreadableError(f"body has the option {sent[0]!r:.40}: workers send no messages of a canvas; leave it out")
+                raise UnreadableError(
+                    f"body has the option {sent[0]!r:.40}: workers send no messages of a canvas; leave it out"
+                )
         case _:
             raise UnreadableError(f"body is a {type(payload).__name__}, expected [args, kwargs, options]")
     level: list[Any] = [payload]

@@ -183,7 +183,7 @@ class Operator:
         details: dict[str, object] = {}
         with self._audited("create_key", None, details):
             created = access_keys.create_key(self._engine.workspace.files, {**options}, datetime.now(UTC))
-            details["key"] = created.key.id
+            details |= {"key": created.key.id, "key_tenant": created.key.tenant}
             return created
 
     def find_key(self, key_id: str) -> AccessKey | None:
@@ -202,8 +202,11 @@ class Operator:
         The audit log names the caller `by`.
         """
         self._require_operator("keys")
-        with self._audited("revoke_key", by, {"key": key_id[:MAX_ID_CHARS]}):
-            return access_keys.revoke_key(self._engine.workspace.files, key_id, datetime.now(UTC))
+        details: dict[str, object] = {"key": key_id[:MAX_ID_CHARS]}
+        with self._audited("revoke_key", by, details):
+            revoked = access_keys.revoke_key(self._engine.workspace.files, key_id, datetime.now(UTC))
+            details["key_tenant"] = revoked.tenant
+            return revoked
 
     def erase(self, task_id: str, *, timeout: float = 30.0, **options: Unpack[ErasureOptions]) -> ErasureReceipt:
         """Erase a task, and return its receipt: of an erasure that is complete, or as far as it is after `timeout`.

@@ -74,10 +74,25 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
 
 OPENAI_STATUSES: Final = (400, 401, 403, 404, 405, 409, 410, 413, 422, 429, 500, 503)
 OPENAI_ERROR: Final[dict[str, Any]] = {
-    "description": "An error, in the shape of OpenAI's API: `error` has message, type, param and code.",
+    "description": "An error, in the shape of OpenAI's API.",
     "content": {
         "application/json": {
-            "schema": {"type": "object", "required": ["error"], "properties": {"error": {"type": "object"}}}
+            "schema": {
+                "type": "object",
+                "required": ["error"],
+                "properties": {
+                    "error": {
+                        "type": "object",
+                        "required": ["message", "type", "param", "code"],
+                        "properties": {
+                            "message": {"type": "string"},
+                            "type": {"type": "string"},
+                            "param": {"type": ["string", "null"]},
+                            "code": {"type": "string"},
+                        },
+                    }
+                },
+            }
         }
     },
 }

@@ -34,6 +34,15 @@ _EVENT: Final = (
     'id: 0192f7a1c2d3.5.12.1.1.12\nevent: text_part_delta\ndata: {"type":"text_part_delta","text":"The sea",'
     '"step_id":"step_1f","agent_name":"writer","attempt":1,"replace":false}\n\n'
 )
+_LINE: Final = '{"id":"0192f7a1c2d3.5.12.1.1.12","type":"text_part_delta","data":{"text":"The sea"}}\n'
+_EVENT_OF_TASKS: Final = (
+    'id: 0192f7a1c2d3.5.12.1.1.12,,0192f7a1c9e0.2.0.0.1.0\nevent: text_part_delta\ndata: {"task_id":"acme:tide",'
+    '"place":"0192f7a1c2d3.5.12.1.1.12","data":{"text":"The sea","step_id":"step_1f"}}\n\n'
+)
+_LINE_OF_TASKS: Final = (
+    '{"id":"0192f7a1c2d3.5.12.1.1.12,,0192f7a1c9e0.2.0.0.1.0","type":"text_part_delta",'
+    '"data":{"task_id":"acme:tide","place":"0192f7a1c2d3.5.12.1.1.12","data":{"text":"The sea"}}}\n'
+)
 _PAGE: Final = {
     "type": "object",
     "required": ["items", "cursor", "ended"],
@@ -52,7 +61,11 @@ _PAGE: Final = {
 }
 _STREAM: Final[dict[str, Any]] = {
     "text/event-stream": {"schema": {}, "example": _EVENT},
-    "application/x-ndjson": {"schema": {"type": "string"}},
+    "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINE},
+}
+_STREAM_OF_TASKS: Final[dict[str, Any]] = {
+    "text/event-stream": {"schema": {}, "example": _EVENT_OF_TASKS},
+    "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINE_OF_TASKS},
 }
 _ENDED: Final[dict[str, Any]] = {"description": "The task has ended, and the client has its last event."}
 
@@ -100,7 +113,7 @@ async def follow_task(
     summary="Follow several tasks, or the task list",
     response_class=Response,
     responses={
-        200: {"description": "The items of all tasks, or changes of the list.", "content": _STREAM},
+        200: {"description": "The items of all tasks, or changes of the list.", "content": _STREAM_OF_TASKS},
         204: _ENDED,
     },
 )

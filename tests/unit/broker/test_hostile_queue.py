@@ -48,6 +48,7 @@ def test_a_compressed_message_is_refused_on_rabbitmq_without_decompression() -> 
         {"application_headers": headers(note="\ud800")},
         {"application_headers": headers(note=b"bytes")},
         {"application_headers": headers(retries="x")},
+        {"application_headers": headers(roboco_refused="")},
         {"content_encoding": "zlib_codec"},
         {"content_type": "application/x-python-serialize"},
     ],
@@ -55,7 +56,7 @@ def test_a_compressed_message_is_refused_on_rabbitmq_without_decompression() -> 
 def test_a_malformed_message_on_rabbitmq_is_refused_and_recorded(changed: dict[str, Any]) -> None:
     message: Any = rabbitmq_message(**changed)
     reason = validation_error(message, {TURN_TASK}, SigningKeys(()))
-    assert reason is not None
+    assert reason
     canonical_json(letter_of_message(message, reason).model_dump(mode="json")).encode()
     good: Any = rabbitmq_message()
     assert validation_error(good, {TURN_TASK}, SigningKeys(())) is None

@@ -242,7 +242,7 @@ def test_acts_of_an_operator_are_in_the_audit_log(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         operator.requeue_dead_letter(letter.letter_id)
     operator.dismiss_dead_letter(letter.letter_id, by=BY)
-    created = operator.create_key(name="shop")
+    created = operator.create_key(name="shop", tenant="acme")
     operator.revoke_key(created.key.id)
     found = [(line["action"], line["by"], line["outcome"]) for line in lines(log)]
     assert found == [
@@ -251,7 +251,7 @@ def test_acts_of_an_operator_are_in_the_audit_log(tmp_path: Path) -> None:
         ("create_key", "cli:me", "accepted"),
         ("revoke_key", "cli:me", "accepted"),
     ]
-    assert [line.get("key") for line in lines(log)][2:] == [created.key.id] * 2
+    assert [(line.get("key"), line.get("key_tenant")) for line in lines(log)][2:] == [(created.key.id, "acme")] * 2
     assert created.text not in log.read_text()
 
 

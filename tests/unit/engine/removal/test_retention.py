@@ -149,6 +149,7 @@ def test_the_first_rule_that_covers_a_task_counts(
         ("", "0 actions"),
         ("delete=1d keep", "2 actions"),
         ("delete=30", "age '30' cannot be read"),
+        ("delete=6m", "age '6m' cannot be read"),
         ("tennant=acme delete=1d", "'tennant' is unknown"),
         ("tenant=Acme delete=1d", "tenant 'Acme' is not allowed"),
         ("status=running delete=1d", "status 'running' is not one of an ended task"),
