@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import redis
 from pydantic import ValidationError
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from roboco.domain.canonical_json import canonical_json, well_formed
 from roboco.domain.dead_letter import DeadLetter
 from roboco.errors import UsageError
-from roboco.ports.dead_letters import DeadLetterPage, DeadLetters
+from roboco.ports.dead_letters import DeadLetterPage
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import call_script, translating_errors
 
@@ -25,7 +25,7 @@ MAX_PAGE_BYTES: Final = 1024 * 1024
 _CURSOR: Final = re.compile(r"(?P<time>[0-9]{1,16}(\.[0-9]{1,16})?(e\+?[0-9]{1,2})?):(?P<id>[A-Za-z0-9_-]{1,64})")
 
 
-class RedisDeadLetters(DeadLetters):
+class RedisDeadLetters:
     """Messages and work that Roboco no longer tries. `connect` returns the client for each operation."""
 
     def __init__(self, connect: Callable[[], redis.Redis], keys: Keys) -> None:
@@ -43,15 +43,15 @@ class RedisDeadLetters(DeadLetters):
 
     def get(self, letter_id: str) -> DeadLetter | None:
         """Return the letter with this id, or None if there is none."""
-        client: Any = self._connect()
         with translating_errors():
-            stored = client.hget(self._keys.dead_letters, letter_id)
-            if stored is None:
-                return None
-            if (letter := _parsed(stored)) is not None:
-                return letter
-            stored_at = dict(client.zrange(self._keys.dead_letter_order, 0, -1, withscores=True))
-        return _unreadable(letter_id, stored_at.get(letter_id, 0.0), stored)
+            stored = cast(str | None, self._connect().hget(self._keys.dead_letters, letter_id))
+        return None if stored is None else next(iter(self._parse({letter_id: stored})))
+
+    def entries(self) -> list[DeadLetter]:
+        """Return all letters, oldest first."""
+        with translating_errors():
+            stored = cast(dict[str, str], self._connect().hgetall(self._keys.dead_letters))
+        return sorted(self._parse(stored), key=lambda letter: letter.time)
 
     def count(self) -> int:
         """Return the number of letters."""
@@ -73,6 +73,16 @@ class RedisDeadLetters(DeadLetters):
     def remove(self, letter_id: str) -> None:
         """Remove the letter, if there is one with this id."""
         self._run("dead_letter_remove", letter_id)
+
+    def _parse(self, stored: dict[str, str]) -> list[DeadLetter]:
+        """Return the stored letters. Cost: one range of at most MAX_LETTERS times if one of them cannot be read."""
+        found = {letter_id: _parsed(letter) for letter_id, letter in stored.items()}
+        if None not in found.values():
+            return [letter for letter in found.values() if letter is not None]
+        with translating_errors():
+            times: Any = self._connect().zrange(self._keys.dead_letter_order, 0, -1, withscores=True)
+        at = dict(times)
+        return [one or _unreadable(name, at.get(name, 0.0), stored[name]) for name, one in found.items()]
 
     def _run(self, name: str, *arguments: str | float) -> Any:
         keys = [self._keys.dead_letters, self._keys.dead_letter_order, self._keys.dead_letter_sizes]

@@ -57,9 +57,11 @@ _URL_SYNTAX: Final = (
     "write redis://:PASSWORD@HOST:PORT/DATABASE, or redis://USER:PASSWORD@HOST:PORT/DATABASE for a user of its ACL, "
     "with each '/', '#', '?', ':', '@' and '%' of the password as %XX"
 )
+_NO_RIGHT: Final = re.compile(r"\bNOPERM\b|no permissions", re.IGNORECASE)
+"""The texts of a missing right: of a command, and of one within a script."""
 _PROBLEMS: Final = (
     (
-        re.compile(r"\bNOPERM\b|no permissions"),
+        _NO_RIGHT,
         "redis refuses a right to the user of {setting}",
         "load deploy/redis-users.acl of this release, or name another user: roboco-client may manage dead letters, "
         "and roboco-admin may run every command",
@@ -124,7 +126,7 @@ def is_temporary(error: BaseException) -> bool:
 
 def roboco_error(error: redis.RedisError | RedisClusterException) -> RobocoError:
     """Return the error to raise in place of an error of Redis: TransientError if it is temporary."""
-    if isinstance(error, NoPermissionError):
+    if _NO_RIGHT.search(_text_of(error)):
         return MissingRight(str(explain(error)))
     if is_temporary(error):
         kind = RefusedWrites if _WRITES.search(_text_of(error)) else TransientError

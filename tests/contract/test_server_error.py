@@ -18,6 +18,7 @@ from tests.support.servers.refusing_redis import RefusingRedis
 TEMPORARY = {
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.": "SCRIPT KILL",
     "NOPERM this user has no permissions to run the 'evalsha' command": "redis-users.acl",
+    "ACL failure in script: No permissions to access a key script: 0a, on @user_script:23.": "redis-users.acl",
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.": "leads to the primary",
     "READONLY You can't write against a read only replica.": "leads to the primary",
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)": "to the primary",

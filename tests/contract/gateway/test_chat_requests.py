@@ -14,7 +14,7 @@ from roboco.client.task import Task
 from roboco.engine.accept import accept_item, accept_task
 from roboco.errors import TransientError
 from roboco.gateway.answers import chats
-from roboco.gateway.answers.chats import Message, accept, chat_of
+from roboco.gateway.answers.chats import Chat, Message, accept, chat_of
 from roboco.gateway.answers.ids import first_task_id
 from roboco.gateway.bodies.body_budget import MAX_HELD_OF_OWNER
 from roboco.gateway.openai.accepting import TurnRequest
@@ -425,3 +425,13 @@ def test_the_file_of_a_team_may_have_another_name_than_the_team(rest: RestWorld)
     [task_id] = rest.orchestrator.task_ids()
     rest.world.settle(task_id)
     assert rest.post("/ai/support/c/stop").status_code == 200
+
+
+def test_a_task_of_another_request_counts_once_its_summary_is_stored(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter([0, 0, 1])
+    monkeypatch.setattr(chats, "_count", lambda *_: next(counts))
+    assert rest.client.portal is not None
+    found = rest.client.portal.call(chats.grown, Chat(rest.app.state.gateway, CALLERS["acme"], "desk", "c", 0))
+    assert found.newest == "c"

@@ -43,6 +43,13 @@ def test_a_key_of_one_team_reaches_that_team_and_its_tasks_alone(rest: RestWorld
     assert upload.status_code == 404
 
 
+def test_a_caller_without_teams_sees_no_task(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest.run("acme:d", caller="acme")
+    monkeypatch.setitem(CALLERS, "nobody", replace(CALLERS["desk"], teams=frozenset()))
+    for query in ("", "?team=desk"):
+        assert rest.get(f"/v1/tasks{query}", caller="nobody").json()["tasks"] == []
+
+
 def test_a_path_is_no_team(rest: RestWorld) -> None:
     for name in ("../desk.yaml", "desk.yaml", "/etc/passwd", ""):
         answer = create(rest, TASK | {"team": name})

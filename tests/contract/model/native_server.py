@@ -6,11 +6,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-
-from tests.support.servers.web import serving
 
 RECORDINGS = Path(__file__).parents[3].parent / "shared" / "wire"
 """Recorded exchanges with providers. Tests that need them skip where the folder is absent."""
@@ -59,27 +57,42 @@ class NativeServer:
 def native_server() -> Iterator[NativeServer]:
     """Run a server."""
 
-    def serve(handler: BaseHTTPRequestHandler, body: bytes) -> None:
-        headers = {name.lower(): value for name, value in handler.headers.items()}
-        server.received.append(Received(handler.path, headers, json.loads(body)))
-        answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
-        handler.send_response(answer.status)
-        handler.send_header("content-type", answer.content_type)
-        handler.send_header("transfer-encoding", "chunked")
-        handler.end_headers()
-        for piece in answer.pieces:
-            handler.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        if answer.hold:
-            server.sent.set()
-            while handler.connection.recv(1000):
-                pass
-            server.disconnected.set()
-        else:
-            handler.wfile.write(b"0\r\n\r\n")
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
 
-    with serving(serve) as url:
-        server = NativeServer(url)
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            server.received.append(Received(self.path, headers, json.loads(body)))
+            answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
+            self.send_response(answer.status)
+            self.send_header("content-type", answer.content_type)
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            for piece in answer.pieces:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            if answer.hold:
+                server.sent.set()
+                while self.connection.recv(1000):
+                    pass
+                server.disconnected.set()
+            else:
+                self.wfile.write(b"0\r\n\r\n")
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd.daemon_threads = True
+    server = NativeServer(f"http://127.0.0.1:{httpd.server_port}")
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    try:
         yield server
+    finally:
+        httpd.shutdown()
+        httpd.server_close()
+        thread.join()
 
 
 def recordings(*folders: str) -> list[Path]:

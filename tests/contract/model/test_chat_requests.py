@@ -10,7 +10,6 @@ import pytest
 from roboco.model.chat_wire import request_body, sent_max_tokens
 from roboco.model.learned import Lessons
 from roboco.model.openai_model import OpenAIModel
-from roboco.model.provider_state import own_call_ids
 from tests.contract.model.model_calls import (
     API_KEY,
     TOOL,
@@ -30,6 +29,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", API_KEY)
         yield server
+
+
+def test_a_redirection_is_refused_and_names_the_new_address(server: ModelServer, model: OpenAIModel) -> None:
+    server.script(lambda request: Reply(status=307, headers={"Location": "https://new.example/v1"}))
+    _, error = read_failure(model.stream(make_request()))
+    assert "'https://new.example/v1'" in error.message
+    assert "base_url" in error.message
 
 
 def test_a_profile_adds_parameters_and_headers_and_leaves_parameters_out(
@@ -65,6 +71,46 @@ REFUSALS: dict[str, tuple[dict[str, Any], int, Any, Callable[[dict[str, Any]], b
         },
         lambda body: body.get("max_completion_tokens") == 90 and "max_tokens" not in body,
     ),
+    "only one value": (
+        {"temperature": 0.4},
+        400,
+        {
+            "error": {
+                "message": "Unsupported value: 'temperature' does not support 0.4 with this model. Only the default "
+                "(1) value is supported.",
+                "param": "temperature",
+                "code": "unsupported_value",
+            }
+        },
+        lambda body: "temperature" not in body,
+    ),
+    "FastAPI": (
+        {},
+        422,
+        {
+            "detail": [
+                {"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}
+            ]
+        },
+        lambda body: "stream_options" not in body,
+    ),
+    "Mistral": (
+        {"parameters": {"reasoning_effort": "low"}},
+        422,
+        {
+            "object": "error",
+            "message": {
+                "detail": [
+                    {
+                        "type": "extra_forbidden",
+                        "loc": ["body", "reasoning_effort"],
+                        "msg": "Extra inputs are not permitted",
+                    }
+                ]
+            },
+        },
+        lambda body: "reasoning_effort" not in body,
+    ),
     "camel case": (
         {"parameters": {"presence_penalty": 1}},
         400,
@@ -86,6 +132,23 @@ REFUSALS: dict[str, tuple[dict[str, Any], int, Any, Callable[[dict[str, Any]], b
             }
         },
         lambda body: body.get("max_tokens") == 16384,
+    ),
+    "a range": (
+        {"max_tokens": 999_999},
+        400,
+        {"error": {"message": "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"}},
+        lambda body: body.get("max_tokens") == 8192,
+    ),
+    "the rest of the context": (
+        {"max_tokens": 5000},
+        400,
+        {
+            "error": {
+                "message": "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context "
+                "length is 4096 tokens and your request has 30 input tokens (5000 > 4096 - 30)."
+            }
+        },
+        lambda body: "max_tokens" not in body,
     ),
     "a value": (
         {},
@@ -233,7 +296,6 @@ def test_an_id_that_a_provider_gives_twice_is_sent_once() -> None:
     sent = request_body(replace(request, messages=(*request.messages, further, result)), Lessons())["messages"]
     assert [message["tool_call_id"] for message in sent if message["role"] == "tool"] == ["call_0", "tc_2"]
     assert [one["id"] for message in sent for one in message.get("tool_calls", ())] == ["call_0", "tc_2"]
-    assert own_call_ids([call, call], [{"id": "call_0"}, {"id": "call_0"}]) == []
 
 
 @pytest.mark.parametrize(

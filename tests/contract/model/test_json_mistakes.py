@@ -8,6 +8,7 @@ import pytest
 
 from roboco.model.openai_model import MAX_REPROMPTS, OpenAIModel
 from tests.contract.model.json_requests import (
+    ADD_CALL,
     REQUESTED_ADD,
     VALID_ANSWER,
     make_json_request,
@@ -20,9 +21,32 @@ from tests.support.servers.model_server import ModelServer, Reply
 pytestmark = IGNORE_ABANDONED_GENERATORS
 
 
-@pytest.mark.parametrize("content", ["I would add them.", {"text": "", "calls": [{"tool": "fly", "args": {}}]}, ""])
-def test_the_model_corrects_a_malformed_answer(server: ModelServer, model: OpenAIModel, content: Any) -> None:
+MALFORMED: dict[str, tuple[Any, str]] = {
+    "no JSON": ("I would add them.", "holds no JSON object"),
+    "nothing": ("", "holds no JSON object"),
+    "a list": ([ADD_CALL], "holds no JSON object"),
+    "a bare call": (ADD_CALL, "holds no JSON object"),
+    "broken JSON": ('{"text": "a", "calls": [}', "holds no JSON object"),
+    "no number": ('{"text": "a", "calls": [], "x": NaN}', "holds no JSON object"),
+    "too deep": ('{"calls": ' + "[" * 100_000, "holds no JSON object"),
+    "a number of endless digits": ('{"calls": [' + "1" * 5000 + "]}", "holds no JSON object"),
+    "a number for text": ({"text": 5, "calls": []}, "'text' is no string"),
+    "an object for calls": ({"text": "", "calls": ADD_CALL}, "'calls' is no list"),
+    "a call that is a word": ({"text": "", "calls": ["add"]}, "no object with 'tool' and 'args'"),
+    "a call without a name": ({"text": "", "calls": [{"args": {}}]}, "no object with 'tool' and 'args'"),
+    "an unknown tool": ({"text": "", "calls": [{"tool": "fly", "args": {}}]}, "no tool 'fly', only add, note"),
+    "args in a string": ({"text": "", "calls": [ADD_CALL | {"args": "{}"}]}, "args of add are no object"),
+    "args that are missing": ({"text": "", "calls": [ADD_CALL | {"args": {"a": 1}}]}, '"b" is a required property'),
+    "args beyond the schema's limits": ({"text": "", "calls": [ADD_CALL | {"args": {"a": 1, "b": 1001}}]}, "1001"),
+    "the second call": ({"text": "", "calls": [ADD_CALL, {"tool": "note", "args": {"content": 5}}]}, "args of note"),
+    "too many calls": ({"text": "", "calls": [ADD_CALL] * 9}, "9 calls, at most 8"),
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_the_model_corrects_a_malformed_answer(server: ModelServer, model: OpenAIModel, kind: str) -> None:
     """The reprompt contains the malformed answer and the mistake."""
+    content, wrong = MALFORMED[kind]
     script_answers(server, content, VALID_ANSWER, usage=(10, 3))
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.calls, result.reprompts) == ("I add", (REQUESTED_ADD,), 1)
@@ -30,10 +54,11 @@ def test_the_model_corrects_a_malformed_answer(server: ModelServer, model: OpenA
     first, second = (body["messages"] for body in request_bodies(server))
     assert second[: len(first)] == first
     own, correction = second[len(first) :]
-    said = content if isinstance(content, str) else json.dumps(content)
-    assert own == {"role": "assistant", "content": said or "(nothing)"}
+    assert own["role"] == "assistant"
+    assert own["content"][:50] == ((content if isinstance(content, str) else json.dumps(content)) or "(nothing)")[:50]
+    assert len(own["content"]) < 2100
     assert correction["role"] == "user"
-    assert ("no tool 'fly', only add, note" if "fly" in said else "holds no JSON object") in correction["content"]
+    assert wrong in correction["content"]
     assert request_bodies(server)[1]["response_format"] == request_bodies(server)[0]["response_format"]
 
 
@@ -96,7 +121,15 @@ def make_request_after_call() -> Any:
     return replace(request, messages=(*request.messages, *past), tools=())
 
 
-@pytest.mark.parametrize(("content", "words"), [("It is 3.", "It is 3."), (f"It is 3. {CALL}", "It is 3. ")])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("It is 3.", "It is 3."),
+        (f"It is 3. {CALL}", "It is 3. "),
+        (f"```json\n{CALL}}}}}]}}\n```\nIt is 3.", "It is 3."),
+        ("Sets look so: {1, 2}.", "Sets look so: {1, 2}."),
+    ],
+)
 def test_an_agent_without_tools_replies_with_its_prose_only(
     server: ModelServer, model: OpenAIModel, content: str, words: str
 ) -> None:

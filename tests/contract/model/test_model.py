@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -31,6 +32,17 @@ pytestmark = IGNORE_ABANDONED_GENERATORS
 STREAM_COUNT = 50
 
 
+def test_usage_and_times_are_reported(server: ModelServer, model: OpenAIModel) -> None:
+    server.script(lambda request: Reply(text="a b c d", usage=(11, 7), delay=0.05, interval=0.02))
+    start = time.monotonic()
+    _, result = read_reply(model.stream(make_request()))
+    took = (time.monotonic() - start) * 1000
+    assert (result.tokens_in, result.tokens_out) == (11, 7)
+    assert result.first_token_ms >= 45
+    assert result.first_token_ms <= result.duration_ms
+    assert 105 <= result.duration_ms <= took + 1
+
+
 def test_the_request_contains_the_settings_of_the_profile(server: ModelServer, model: OpenAIModel) -> None:
     read_reply(model.stream(make_request("plain")))
     read_reply(model.stream(make_request("all", TOOL, temperature=0.5, top_p=0.9, max_tokens=100)))
@@ -39,6 +51,14 @@ def test_the_request_contains_the_settings_of_the_profile(server: ModelServer, m
     assert plain["stream_options"] == {"include_usage": True}
     assert {"temperature", "top_p", "max_tokens", "tools"}.isdisjoint(plain)
     assert (full["temperature"], full["top_p"], full["max_tokens"], full["tools"]) == (0.5, 0.9, 100, [TOOL])
+
+
+@pytest.mark.parametrize(("of_profile", "of_call", "sent"), [(100, 20, 20), (20, 100, 20), (None, 7, 7), (8, None, 8)])
+def test_the_smaller_limit_of_tokens_is_sent(
+    server: ModelServer, model: OpenAIModel, of_profile: int | None, of_call: int | None, sent: int
+) -> None:
+    read_reply(model.stream(replace(make_request(max_tokens=of_profile), max_tokens=of_call)))
+    assert server.requests[0].request.body["max_tokens"] == sent
 
 
 def test_a_call_is_required_only_of_a_model_with_tools(server: ModelServer, model: OpenAIModel) -> None:
@@ -125,38 +145,6 @@ def test_another_address_never_gets_the_key_of_the_environment(
     assert "team" not in keys[2]
 
 
-def test_a_redirect_does_not_receive_the_key(
-    model: OpenAIModel, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address = f"{server.base_url}/chat/completions"
-    with ModelServer() as redirecting:
-        redirecting.script(lambda request: Reply(status=307, headers={"Location": address}))
-        monkeypatch.setenv("OPENAI_BASE_URL", redirecting.base_url)
-        _, error = read_failure(model.stream(make_request()))
-        assert [record.request.headers["authorization"] for record in redirecting.requests] == [f"Bearer {API_KEY}"]
-    assert server.requests == []
-    assert f"{address!r}: write that address into `base_url`" in error.message
-
-
-@pytest.mark.parametrize("length", [0, 285, 385])
-def test_a_key_in_a_response_of_the_server_appears_in_no_error(
-    server: ModelServer, model: OpenAIModel, caplog: pytest.LogCaptureFixture, length: int
-) -> None:
-    for status in (400, 401, 403, 404, 429):
-        server.fail_next(1, Reply(status=status, text=f"{'x' * length}{API_KEY} is no good"))
-        _, error = read_failure(model.stream(make_request()))
-        assert API_KEY[:10] not in repr(error)
-    for body in (
-        {"error": {"message": f"{'x' * length}{API_KEY}"}},
-        delta(content={"key": API_KEY}),
-        {"choices": API_KEY},
-    ):
-        server.fail_next(4, Reply(text="a", garbage=encode_events(body)))
-        _, error = read_failure(model.stream(make_request()))
-        assert API_KEY[:10] not in repr(error)
-    assert API_KEY[:10] not in caplog.text
-
-
 def test_a_team_alone_reaches_no_address_and_sends_no_variable(
     server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,3 +163,44 @@ def test_a_team_alone_reaches_no_address_and_sends_no_variable(
             assert "hunter2" not in repr(error)
         assert other.requests == []
     assert server.requests == []
+
+
+def test_a_redirect_does_not_receive_the_key(
+    model: OpenAIModel, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Redirecting(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received_keys.append(self.headers["authorization"])
+            self.send_response(307)
+            self.send_header("location", f"{server.base_url}/chat/completions")
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+    received_keys: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as redirecting:
+        threading.Thread(target=redirecting.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{redirecting.server_port}/v1")
+        _, error = read_failure(model.stream(make_request()))
+        redirecting.shutdown()
+    assert received_keys == [f"Bearer {API_KEY}"]
+    assert server.requests == []
+    assert f"{server.base_url}/chat/completions" in error.message
+
+
+@pytest.mark.parametrize("length", [0, 270, 280, 290, 300, 385])
+def test_a_key_in_a_response_of_the_server_appears_in_no_error(
+    server: ModelServer, model: OpenAIModel, caplog: pytest.LogCaptureFixture, length: int
+) -> None:
+    for status in (400, 401, 403, 404, 429):
+        server.fail_next(1, Reply(status=status, text=f"{'x' * length}{API_KEY} is no good"))
+        _, error = read_failure(model.stream(make_request()))
+        assert API_KEY[:10] not in repr(error)
+    for body in (
+        {"error": {"message": f"{'x' * length}{API_KEY}"}},
+        delta(content={"key": API_KEY}),
+        {"choices": API_KEY},
+    ):
+        server.fail_next(4, Reply(text="a", garbage=encode_events(body)))
+        _, error = read_failure(model.stream(make_request()))
+        assert API_KEY[:10] not in repr(error)
+    assert API_KEY[:10] not in caplog.text

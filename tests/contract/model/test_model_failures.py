@@ -14,6 +14,7 @@ from roboco.model import openai_model
 from roboco.model.openai_model import MAX_ATTEMPTS, OpenAIModel
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.model_calls import (
+    API_KEY,
     IGNORE_ABANDONED_GENERATORS,
     TOOL,
     all_disconnected,
@@ -38,11 +39,29 @@ def test_the_error_of_a_refused_key_names_its_variable(server: ModelServer, mode
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500])
+def test_no_message_shows_the_key(server: ModelServer, model: OpenAIModel, status: int) -> None:
+    """Some servers repeat the key in their error."""
+    server.script(lambda request: Reply(status=status, text=f"bad header {request.headers['authorization']}"))
+    _, error = read_failure(model.stream(make_request()))
+    assert API_KEY not in repr(error)
+
+
 @pytest.mark.parametrize("status", [408, 409, 500, 503])
 def test_a_request_to_a_busy_server_is_repeated(server: ModelServer, model: OpenAIModel, status: int) -> None:
     server.fail_next(MAX_ATTEMPTS - 1, Reply(status=status, text="busy"))
     assert read_reply(model.stream(make_request()))[0] == "echo: hello"
     assert [record.status for record in server.requests] == [status] * (MAX_ATTEMPTS - 1) + [200]
+
+
+def test_a_retry_after_is_obeyed(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
+    model = models(max_attempts=3)
+    server.fail_next(1, Reply(status=500, headers={"Retry-After": "0.2"}))
+    server.fail_next(1, Reply(status=503, headers={"Retry-After-Ms": "100"}))
+    read_reply(model.stream(make_request()))
+    first, second, third = (record.time for record in server.requests)
+    assert second - first >= 0.2
+    assert third - second >= 0.1
 
 
 @pytest.mark.parametrize("header", ["3600", "Wed, 21 Oct 2099 07:28:00 GMT", "-1", "soon", ""])
@@ -56,13 +75,19 @@ def test_a_retry_after_is_obeyed_within_limits(
 
 RETRY_AFTER: dict[str, tuple[dict[str, str], float | None]] = {
     "seconds": ({"Retry-After": "7"}, 7.0),
+    "a fraction": ({"Retry-After": "0.25"}, 0.25),
+    "at once": ({"Retry-After": "0"}, 0.0),
+    "longer than a call would wait": ({"Retry-After": "3600"}, 3600.0),
     "milliseconds": ({"retry-after-ms": "1500"}, 1.5),
     "both": ({"retry-after-ms": "1500", "Retry-After": "2"}, 1.5),
-    "nothing": ({}, None),
-    "words": ({"Retry-After": "soon"}, None),
-    "less than nothing": ({"Retry-After": "-1"}, None),
     "a date that is past": ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+    "unsound milliseconds": ({"retry-after-ms": "soon", "Retry-After": "2"}, 2.0),
+    "nothing": ({}, None),
+    "an empty one": ({"Retry-After": ""}, None),
+    "words": ({"Retry-After": "soon"}, None),
+    "words with a comma": ({"Retry-After": "soon, maybe"}, None),
     "no such date": ({"Retry-After": "Wed, 99 Oct 2099 99:99:99 GMT"}, None),
+    "less than nothing": ({"Retry-After": "-1"}, None),
     "no number": ({"Retry-After": "nan"}, None),
     "without end": ({"Retry-After": "inf"}, None),
 }
@@ -80,7 +105,13 @@ def test_a_rate_limit_is_reported_immediately(server: ModelServer, model: OpenAI
 
 
 CONTEXT_LENGTH_ERRORS: dict[str, Reply] = {
+    "openai": Reply(status=400, text="too many tokens", code="context_length_exceeded"),
     "vllm": Reply(status=400, text="This model's maximum context length is 4096 tokens. However, " + "you said " * 99),
+    "llama.cpp": Reply(status=400, text="the request exceeds the available context size"),
+    "anthropic": Reply(status=413, text="prompt is too long: 210000 tokens > 200000 maximum"),
+    "within the stream": Reply(
+        garbage=encode_events({"error": {"message": "too many tokens", "code": "context_length_exceeded"}})
+    ),
     "within the stream, by its type": Reply(
         garbage=encode_events({"error": {"message": "no", "code": 400, "type": "exceed_context_size_error"}})
     ),
@@ -99,6 +130,23 @@ def test_the_failure_of_a_request_that_is_too_long_is_final_and_names_the_remedy
     assert len(server.requests) == 1
 
 
+FINAL_ERRORS: dict[str, dict[str, object]] = {
+    "a status": {"message": "no such parameter", "code": 400},
+    "no credit": {"message": "check your plan", "code": "insufficient_quota"},
+}
+
+
+@pytest.mark.parametrize("given", FINAL_ERRORS)
+def test_an_error_within_the_stream_that_cannot_succeed_is_final(
+    server: ModelServer, model: OpenAIModel, given: str
+) -> None:
+    server.script(lambda request: Reply(garbage=encode_events({"error": FINAL_ERRORS[given]})))
+    _, error = read_failure(model.stream(make_request()))
+    assert not error.retryable
+    assert str(FINAL_ERRORS[given]["message"]) in str(error)
+    assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize("calls", [[], [("add", {"a": 1})]])
 def test_a_break_after_the_first_text_is_reported_and_not_retried(
     server: ModelServer, model: OpenAIModel, calls: list[tuple[str, dict[str, object]]]
@@ -114,7 +162,9 @@ def test_a_break_after_the_first_text_is_reported_and_not_retried(
 MALFORMED_STREAMS = [
     b"data: {oops\n\n",
     b"data: \xff\xfe\x00\n\n",
+    b"\x00" * 5000,
     b"data: [1, 2]\n\n",
+    b"data: 7\n\n",
     b"<html>bad gateway</html>",
 ]
 

@@ -58,7 +58,7 @@ def test_calls_without_end_are_truncated(server: ModelServer, model: OpenAIModel
     assert {requested.arguments for requested in result.calls} == {"{}"}
 
 
-@pytest.mark.parametrize("chunk", [delta(), call_delta(0, ""), {}], ids=str)
+@pytest.mark.parametrize("chunk", [delta(), delta(content=""), call_delta(0, ""), {}], ids=str)
 def test_empty_chunks_without_end_are_truncated(
     server: ModelServer, model: OpenAIModel, chunk: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

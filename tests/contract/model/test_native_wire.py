@@ -153,6 +153,14 @@ def test_recorded_stream_is_read_as_it_was_sent(caller: Caller, path: Path) -> N
 
 
 @needs_recordings
+@pytest.mark.parametrize("path", [RECORDINGS / folder / name for folder, name in SMALLEST.items()], ids=list(SMALLEST))
+def test_stream_that_arrives_byte_by_byte_is_read_as_it_was_sent(caller: Caller, path: Path) -> None:
+    recording, request = recorded(caller, path)
+    caller.server.answers = [answer_of(recording, piece_size=1)]
+    assert_as_recorded(caller.call(request), path, recording["raw"])
+
+
+@needs_recordings
 @pytest.mark.parametrize(
     "path", recordings(*(f"{folder}-error" for folder in PROVIDERS)), ids=lambda path: f"{path.parent.name}-{path.stem}"
 )

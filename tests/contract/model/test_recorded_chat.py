@@ -55,10 +55,11 @@ def test_a_recorded_error_within_a_stream_is_asked_again(
     assert (reply.reprompts, reply.usage.estimated) == (1, True)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("recording", STREAMS, ids=lambda one: one.path.stem)
-def test_a_recorded_stream_is_the_same_in_small_pieces(recording: Recording) -> None:
+def test_a_recorded_stream_is_the_same_in_pieces_of_any_size(recording: Recording, size: int) -> None:
     body = b"\xef\xbb\xbf" + recording.body
-    assert asyncio.run(read_in_pieces(body, 7)) == asyncio.run(read_in_pieces(recording.body, len(recording.body)))
+    assert asyncio.run(read_in_pieces(body, size)) == asyncio.run(read_in_pieces(recording.body, len(recording.body)))
 
 
 async def read_in_pieces(body: bytes, size: int) -> list[Any]:

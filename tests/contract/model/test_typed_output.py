@@ -1,17 +1,13 @@
 """Answers with a type over the wire: by a response format, by a tool, and after a server has refused the format."""
 
-import asyncio
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from roboco.model.chat_wire import request_body
-from roboco.model.errors import ServerFailure
-from roboco.model.learned import Learner, Lessons
 from roboco.model.openai_model import OpenAIModel
-from roboco.model.typed_output import answers_by_tool, with_format
+from roboco.model.typed_output import answers_by_tool
 from roboco.ports.model import Request as ModelRequest
 from tests.contract.model.json_requests import TOOLS, request_bodies, script_answers
 from tests.contract.model.model_calls import API_KEY, IGNORE_ABANDONED_GENERATORS, make_request, read_reply
@@ -95,26 +91,33 @@ OF_ITS_SCHEMA = [
 """Words of servers about the content of a schema. A tenant may name its fields as parameters."""
 
 
-def is_sent_by_others(refusal: dict[str, Any]) -> bool:
-    """Return True if other requests keep the whole format after this refusal, which is learned until it is accepted."""
+@pytest.mark.parametrize(
+    ("refusal", "others_send_it"), [*((one, False) for one in OF_THE_FORMAT), *((one, True) for one in OF_ITS_SCHEMA)]
+)
+def test_only_a_refusal_of_the_format_itself_holds_for_other_schemas(
+    server: ModelServer, model: OpenAIModel, refusal: dict[str, Any], others_send_it: bool
+) -> None:
+    """The refused request is repeated without the format, or without what else the server names."""
     hostile = SCHEMA | {"properties": {"word": {"type": "string"}, "temperature": {"type": "number"}}}
-    poisoned = with_format(replace(typed_request(temperature=0.5), output=hostile))
-    learner = Learner()
 
-    async def send(lessons: Lessons) -> None:
-        body = request_body(poisoned, lessons)
-        schema = (body.get("response_format") or {}).get("json_schema", {})
-        if "strict" in schema and "temperature" in json.dumps(schema) and "temperature" in body:
-            raise ServerFailure(400, refusal, sent=body)
+    def reply(request: Request) -> Reply:
+        schema = (request.body.get("response_format") or {}).get("json_schema", {})
+        refused = "temperature" in json.dumps(schema) and "strict" in schema and "temperature" in request.body
+        if refused:
+            return Reply(status=400, garbage=json.dumps(refusal).encode())
+        return Reply(tool_calls=(("final_answer", ANSWER),)) if request.body.get("tools") else Reply(json.dumps(ANSWER))
 
-    asyncio.run(learner.accepted(poisoned, send))
-    other = request_body(with_format(typed_request(temperature=0.5)), learner.lessons_of(poisoned.profile))
-    return "strict" in (other.get("response_format") or {}).get("json_schema", {}) and "temperature" in other
-
-
-def test_only_a_refusal_of_the_format_itself_holds_for_other_schemas() -> None:
-    assert [one for one in OF_THE_FORMAT if is_sent_by_others(one)] == []
-    assert [one for one in OF_ITS_SCHEMA if not is_sent_by_others(one)] == []
+    server.script(reply)
+    poisoned = replace(typed_request(temperature=0.5), output=hostile)
+    for request in (poisoned, typed_request(temperature=0.5), poisoned):
+        assert json.loads(read_reply(model.stream(request))[0]) == ANSWER
+    other = next(
+        body
+        for body in request_bodies(server)
+        if "temperature" not in json.dumps(body["messages"] + [body.get("tools")])
+    )
+    is_whole = "strict" in (other.get("response_format") or {}).get("json_schema", {}) and "temperature" in other
+    assert is_whole is others_send_it
 
 
 def test_what_else_a_refused_schema_has_taught_holds_for_other_schemas(server: ModelServer, model: OpenAIModel) -> None:

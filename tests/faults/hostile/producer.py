@@ -128,6 +128,7 @@ MALFORMED: Final[dict[str, bytes]] = {
     "reply to is an object": _properties(reply_to={"a": 1}),
     "correlation id is a list": _properties(correlation_id=[1]),
     # headers
+    "long id": _headers(id="x" * 256),
     "NaN in a header": _headers(note=float("nan")),
     "infinity in a header": _headers(note=float("-inf")),
     "1e999 in a header": raw(message()).replace(b'"retries": 0', b'"retries": 1e999'),

@@ -96,7 +96,10 @@ def outcomes(found: dict[str, Any]) -> dict[str, str]:
 def test_a_drill_strikes_and_finds_all_promises_kept(tmp_path: Path, model: ModelServer) -> None:
     shop = Shop(tmp_path, SHOP, model.base_url)
     page = tmp_path / "report.html"
-    only = [f"--only={name}" for name in ("agents-kill-commit", "tools-kill-running", "redis-emptied", "user-stops")]
+    only = [
+        f"--only={name}"
+        for name in ("agents-kill-commit", "tools-kill-running", "redis-emptied", "user-stops", "user-interrupts")
+    ]
     found = shop.result(*only, f"--html={page}", code=0)
     assert set(outcomes(found).values()) == {"held"}
     assert all(one["held"] == one["checked"] > 0 for one in found["promises"].values())

@@ -127,3 +127,18 @@ def test_sigterm_ends_the_process_although_a_request_hangs(tmp_path: Path, valke
             with connection:
                 assert connection.recv(1000).startswith(b"HTTP/1.1 503")
         assert "Traceback" not in gateway.log.read_text()
+
+
+def test_an_endless_head_is_refused(tmp_path: Path, valkey: ValkeyServer) -> None:
+    with served(tmp_path, valkey) as gateway:
+        for head in ("GET /" + "a" * 200_000, "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + "a" * 200_000):
+            with gateway.send("") as connection:
+                try:
+                    connection.sendall(head.encode())
+                    answer = connection.recv(1000)
+                except ConnectionError:
+                    answer = b""
+                assert answer == b"" or answer.startswith(b"HTTP/1.1 431")
+        many = "".join(f"X-{number}: {'a' * 100}\r\n" for number in range(200))
+        with gateway.send(f"GET /healthz HTTP/1.1\r\nHost: localhost\r\n{many}Connection: close\r\n\r\n") as connection:
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")

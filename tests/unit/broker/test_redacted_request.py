@@ -1,8 +1,6 @@
 """The request of a worker: what becomes of a message whose Celery task failed."""
 
-import logging
 import pickle
-import sys
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from celery import Celery
 from kombu.message import Message
 
 from roboco.broker.names import ADVANCE_TASK, COMMAND_TASKS
-from roboco.broker.redacted_request import LogRedaction, RedactedRequest
+from roboco.broker.redacted_request import RedactedRequest
 from roboco.errors import UsageError
 
 COMMAND = min(COMMAND_TASKS)
@@ -66,16 +64,3 @@ def test_a_message_returns_to_its_queue_at_a_limit_if_it_is_from_outside(return_
     for other in (UsageError("no such team"), MemoryError()):
         for name in (COMMAND, ADVANCE_TASK):
             assert end_of_message(name, other, return_ok) == "acknowledged", "it ends no worker"
-
-
-def test_the_error_of_an_internal_task_is_logged_whole() -> None:
-    """`tests/integration/workers/test_logs.py` shows that those of messages from outside are not."""
-    try:
-        raise KeyError("which")
-    except KeyError as error:
-        context: dict[str, Any] = {"name": "roboco.turn", "exc": repr(error), "traceback": ""}
-        logged = logging.getLogger("x").makeRecord("x", 20, "f", 1, "%(name)s: %(exc)s", (context,), sys.exc_info())
-    assert LogRedaction().filter(logged)
-    text = logging.Formatter().format(logged)
-    assert text.startswith("roboco.turn: KeyError('which')")
-    assert text.endswith("KeyError: 'which'")

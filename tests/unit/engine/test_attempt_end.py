@@ -46,3 +46,12 @@ def test_running_calls_of_a_stopped_task_are_reported_as_superseded() -> None:
     worlds[0].settle()
     assert worlds[0].summary().status is TaskStatus.CANCELLED
     assert worlds[0].dispatcher.ends == {(1, "add", 1): AttemptStatus.SUPERSEDED}
+
+
+def test_the_next_process_reports_an_end_that_a_crashed_one_did_not() -> None:
+    world = submit_one(crash_at("model.stream"))
+    crash_in_stream = world.watch
+    crash_once = crash_at("dispatcher.report_attempt_end", times=1)
+    world.watch = lambda name, call: crash_in_stream(name, lambda: crash_once(name, call))
+    world.settle()
+    assert world.dispatcher.ends == {(1, "first", LAST_ATTEMPT): AttemptStatus.LOST}

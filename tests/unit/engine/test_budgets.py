@@ -302,3 +302,37 @@ def test_many_sub_tasks_that_spend_all_they_may_keep_the_limit_of_their_submissi
     )
     assert 95_000 < used <= 100_000
     assert world.summary().tokens_in + world.summary().tokens_out == used
+
+
+def delegate_endlessly(limits: dict[str, Any], **lead: Any) -> World:
+    """Return a world whose lead delegates to a team that would never end."""
+
+    def script(request: Any) -> ScriptedReply:
+        if request.messages[0]["content"] != "lead" or request.messages[-1]["role"] == "tool":
+            return ScriptedReply(("word",), tokens=(100, 100))
+        return says("", ("delegate", {"team": "helpers", "prompt": "go"}))
+
+    helpers = {
+        "name": "helpers",
+        "agents": [{"name": "helper", "prompt": "helper"}],
+        "collaboration_model": {"type": "sequential", "rounds": 40},
+        "limits": {"at_limit": "pause"},
+    }
+    world = World(world_parts(script))
+    world.submit(
+        team_of(
+            agents=[{"name": "lead", "prompt": "lead", "delegates": ["helpers"]} | lead],
+            teams={"helpers": helpers},
+            limits=limits,
+        )
+    )
+    return world
+
+
+def test_the_usage_of_a_stopped_sub_task_is_charged() -> None:
+    world = delegate_endlessly({})
+    for _ in range(12):
+        world.deliver(world.dispatcher.queue.popleft())
+    world.interrupt("enough")
+    world.settle()
+    assert world.summary().tokens_in > 200

@@ -130,3 +130,11 @@ def test_mistaken_terms_are_refused(terms: dict[str, Any], mistake: str) -> None
         with pytest.raises(InvalidTeam) as refused:
             validate_team(team | place)
         assert any(mistake in one for one in refused.value.mistakes)
+
+
+def test_a_tool_of_an_mcp_server_has_the_terms_of_its_team() -> None:
+    tools = {"buy": {"approval": "required", "expires": "90m", "remind": "1d", "on_expiry": "stop"}}
+    team = team_of(agents=[member("a", tools=["s_buy"])], mcp_servers={"s": {"command": ["s"], "tools": tools}})
+    spec = team.tool("s_buy")
+    assert spec is not None
+    assert (spec.expires, spec.remind, spec.on_expiry) == (5400, 86_400, "stop")

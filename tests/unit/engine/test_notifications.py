@@ -15,6 +15,7 @@ from roboco.domain.paths import (
     push_receivers_path,
 )
 from roboco.domain.push_notification import PushConfig
+from roboco.domain.push_receivers import MAX_PLACES, PushReceivers
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
 from roboco.engine.operate.notification_delivery import (
@@ -276,3 +277,10 @@ def test_two_gateways_add_receivers_at_the_same_time() -> None:
 def _add_beside(world: World, receiver: NotifyTarget) -> None:
     world.watch = make_call
     notify.set_push_receiver(world.engine, TASK, receiver)
+
+
+def test_the_places_of_removed_receivers_are_bounded() -> None:
+    full = PushReceivers(next_place=MAX_PLACES, receivers={MAX_TARGETS: push_receiver("a")})
+    assert full.with_receiver(push_receiver("a")) == full
+    with pytest.raises(UsageError, match="with those that were removed"):
+        full.with_receiver(push_receiver("b"))

@@ -14,7 +14,7 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import crash_at, make_call, refusing
+from tests.support.memory_ports.watch import Crash, crash_at, make_call, refusing
 from tests.support.memory_ports.world import TASK, WORKER, World, team_of, world_parts
 
 UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
@@ -171,3 +171,30 @@ def test_a_call_that_is_closed_during_a_slow_write_of_its_intent_does_not_run(st
     world.settle()
     assert not runs
     assert results_step(world).results[0].error == UNKNOWN_OUTCOME
+
+
+def test_late_writes_of_a_lost_worker_do_not_let_a_call_run_twice() -> None:
+    """Each write to the workspace is repeated at the end of the call of the next attempt, and after its crash."""
+    world, runs = world_with_payments("irreversible")
+    writes: list[Any] = []
+    late: list[Any] = []
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "files.create" and not late:
+            late.append(True)
+            world.clock.move(16)
+            world.sweep()
+        if name.startswith("files.") and name not in ("files.get", "files.names"):
+            writes.append(call)
+        if name == "toolbox.run":
+            answer = call()
+            for write in list(writes):
+                write()
+            if len(runs) == 1:
+                raise Crash
+            return answer
+        return call()
+
+    world.watch = watch
+    world.settle()
+    assert len(runs) <= 1

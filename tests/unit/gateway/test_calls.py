@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 
-from roboco.gateway.calls import CallLine
+from roboco.gateway.calls import OWNER, CallLine, Calls
 from roboco.gateway.problem import Problem
 
 SHORT_SECONDS, LONG_SECONDS = 0.05, 20.0
@@ -18,6 +19,12 @@ async def refused(line: CallLine) -> str:
     except Problem as problem:
         return f"{problem.status}: {problem.detail}" if "Retry-After" in problem.headers else "without Retry-After"
     return ""
+
+
+async def held_by(line: CallLine, owner: str, call: Callable[[], object]) -> object:
+    """Run a call of an owner."""
+    OWNER.set(owner)
+    return await line.run(call)
 
 
 async def served_again(line: CallLine) -> None:
@@ -76,5 +83,22 @@ def test_a_request_that_has_gone_leaves_its_place_when_its_call_ends() -> None:
         assert await refused(line)
         go.set()
         await served_again(line)
+
+    asyncio.run(serve())
+
+
+def test_slow_uploads_of_one_owner_leave_half_of_the_threads_to_others() -> None:
+    go = threading.Event()
+
+    async def serve() -> None:
+        calls = Calls(LONG_SECONDS)
+        slow = [asyncio.create_task(held_by(calls.uploads, "acme", go.wait)) for _ in range(8)]
+        await asyncio.sleep(0)
+        with pytest.raises(Problem, match=r"503.*too many upload calls of this caller, or of its tenant"):
+            await held_by(calls.uploads, "acme", go.wait)
+        assert await asyncio.create_task(held_by(calls.uploads, "other", lambda: "served")) == "served"
+        go.set()
+        assert await asyncio.gather(*slow) == [True] * 8
+        calls.close()
 
     asyncio.run(serve())

@@ -7,6 +7,7 @@ import json
 from typing import Any
 from unittest.mock import Mock
 
+import httpx2
 import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
@@ -279,6 +280,8 @@ def test_a_provider_without_valid_keys_is_unavailable(keys: Any) -> None:
         HttpAnswer(200, b"[]"),
         HttpAnswer(200, b"no"),
         ValueError("long"),
+        httpx2.ConnectError("x"),
+        TimeoutError(),
     ],
     ids=str,
 )
@@ -286,10 +289,12 @@ def test_an_answer_that_is_no_json_object_is_refused(
     answer: HttpAnswer | Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`tests/unit/http` proves the bounds of an exchange, which follows no redirection."""
-    monkeypatch.setattr(oidc, "exchange", Mock(side_effect=[HttpAnswer(200, b'{"a": 1}'), answer]))
+    exchange = Mock(side_effect=[HttpAnswer(200, b'{"a": 1}'), answer])
+    monkeypatch.setattr(oidc, "exchange", exchange)
     assert oidc.fetch_json("http://127.0.0.1/keys") == {"a": 1}
     with pytest.raises(TransientError):
         oidc.fetch_json("http://127.0.0.1/keys")
+    assert exchange.call_args.args[-2:] == (oidc.TIMEOUT, oidc.MAX_BYTES)
 
 
 @pytest.mark.parametrize("place", ["https://[x", "https://h:99999/", "https://h\n/"])

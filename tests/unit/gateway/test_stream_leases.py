@@ -160,3 +160,16 @@ def test_a_stream_that_closes_during_a_renewal_is_released_and_stops_no_other_re
             assert not renewing.done()
 
     run(test, SlowCounts, RELEASE_DELAY=0.01)
+
+
+def test_many_streams_that_close_together_cost_one_command() -> None:
+    async def test(leases: StreamLeases, counts: Counts) -> None:
+        streams = [leases.stream(account(limit=1000)) for _ in range(500)]
+        await asyncio.gather(*(one.__aenter__() for one in streams))
+        before = counts.commands
+        for one in streams:
+            await one.__aexit__(None, None, None)
+        await until(lambda: counts.held["key:one"] == (0, 0))
+        assert counts.commands - before <= 2
+
+    run(test, RELEASE_DELAY=0.05)

@@ -5,15 +5,25 @@
 
 from collections.abc import Callable, Mapping
 
+from roboco.lab.servers.chat_protocol import ChatRequest
 from roboco.lab.servers.dialect import Dialect
+from tests.support.servers.dialects import chat_rules
 from tests.support.servers.dialects.azure import Azure
 from tests.support.servers.dialects.deepseek import DeepSeek, Kimi
 from tests.support.servers.dialects.gemini import Gemini
 from tests.support.servers.dialects.groq import Groq
-from tests.support.servers.dialects.local import LMStudio, LocalDialect, NoStreamOptions, Ollama
+from tests.support.servers.dialects.local import VLLM, LMStudio, NoStreamOptions, Ollama
 from tests.support.servers.dialects.mistral import Mistral
 from tests.support.servers.dialects.openai import OpenAIDialect
 from tests.support.servers.dialects.openrouter import OpenRouter
+
+
+class Lenient(Dialect):
+    """Refuses what no provider accepts, and needs no key."""
+
+    def check(self, request: ChatRequest) -> None:
+        chat_rules.check(request.body)
+
 
 DIALECTS: Mapping[str, Callable[[], Dialect]] = {
     "openai": OpenAIDialect,
@@ -27,7 +37,7 @@ DIALECTS: Mapping[str, Callable[[], Dialect]] = {
     "no_stream_options": NoStreamOptions,
     "ollama": Ollama,
     "openrouter": OpenRouter,
-    "vllm": LocalDialect,
-    "lenient": Dialect,
+    "vllm": VLLM,
+    "lenient": Lenient,
 }
 """`lenient` is for benchmarks."""

@@ -9,12 +9,24 @@ from tests.support.servers.dialects.openai import OpenAIDialect
 
 _SAFE = {name: {"filtered": False, "severity": "safe"} for name in ("hate", "self_harm", "sexual", "violence")}
 _STREAM_OPTIONS_SINCE = "2024-09-01"
+_FILTERED = (
+    "The response was filtered due to the prompt triggering Azure OpenAI's content management policy. Please modify "
+    "your prompt and retry. To learn more about our content filtering policies please read our documentation: "
+    "https://go.microsoft.com/fwlink/?linkid=2198766"
+)
 
 
 class Azure(OpenAIDialect):
-    """Takes requests to /openai/deployments/NAME with an api-version, and to /openai/v1."""
+    """Takes requests to /openai/deployments/NAME with an api-version, and to /openai/v1.
+
+    filtered: a text that its filter refuses.
+    """
 
     chat_path = "/chat/completions"
+
+    def __init__(self, context_window: int | None = None, filtered: str = "") -> None:
+        super().__init__(context_window)
+        self._filtered = filtered
 
     def check(self, request: ChatRequest) -> None:
         version = re.search(r"(?:^|&)api-version=([0-9a-z-]+)", request.query)
@@ -23,6 +35,10 @@ class Azure(OpenAIDialect):
         if version is not None and version[1][:10] < _STREAM_OPTIONS_SINCE and "stream_options" in request.body:
             raise Refusal("Unrecognized request argument supplied: stream_options")
         super().check(request)
+        if self._filtered and self._filtered in str(request.messages):
+            found = _SAFE | {"violence": {"filtered": True, "severity": "medium"}}
+            inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": found}
+            raise Refusal(_FILTERED, param="prompt", code="content_filter", type=None, innererror=inner)
 
     def check_key(self, request: ChatRequest) -> None:
         bearer = request.headers.get("authorization", "").startswith("Bearer ")

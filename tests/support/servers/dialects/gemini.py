@@ -3,7 +3,10 @@
 from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
 from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json
 from tests.support.servers.dialects.compatible import CompatibleDialect, call_messages, signature
+from tests.support.servers.dialects.openai_types import unknown_parameters
 
+_STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED"}
+_PARAMETERS = ("extra_body",)
 _MISSING = (
     "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, "
     "and missing thought_signature may lead to degraded model performance. Additional data, function call "
@@ -28,10 +31,14 @@ class Gemini(CompatibleDialect):
             if google["thought_signature"] != signature("gemini", name):
                 raise Refusal("Corrupted thought signature.")
 
-    def check_unknown(self, unknown: list[tuple[str | int, ...]], body: Json) -> None:
-        for path in unknown:
-            if len(path) == 1:
-                raise Refusal(f'Invalid JSON payload received. Unknown name "{path[0]}": Cannot find field.')
+    def check_names(self, body: Json) -> None:
+        for name in unknown_parameters(body):
+            if name not in _PARAMETERS:
+                raise Refusal(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.')
+
+    def error_body(self, error: Refusal) -> object:
+        status = _STATUSES.get(error.status, "UNAVAILABLE" if error.status == 503 else "INTERNAL")
+        return [{"error": {"code": error.status, "message": error.message, "status": status}}]
 
     def call_id(self, request: ChatRequest, n: int) -> str:
         return f"function-call-{int(request.digest, 16) + n}"

@@ -5,7 +5,7 @@ import re
 from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
 from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json, words
 from roboco.lab.servers.dialect import DONE, event
-from tests.support.servers.dialects.compatible import CompatibleDialect
+from tests.support.servers.dialects.compatible import CompatibleDialect, unknown_fields
 
 _PARAMETERS = frozenset(
     (
@@ -18,7 +18,7 @@ _ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 def _misplaced(message: str) -> Refusal:
-    return Refusal(message, type="invalid_request_message_order")
+    return Refusal(message, type="invalid_request_message_order", code="3230")
 
 
 class Mistral(CompatibleDialect):
@@ -43,11 +43,20 @@ class Mistral(CompatibleDialect):
             expected = "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant"
             raise _misplaced(expected)
 
-    def check_unknown(self, unknown: list[tuple[str | int, ...]], body: Json) -> None:
-        own = [(name,) for name in body if name not in _PARAMETERS]
-        for path in [*own, *(one for one in unknown if len(one) > 1)]:
-            detail = {"type": "extra_forbidden", "loc": ["body", *path], "msg": "Extra inputs are not permitted"}
+    def check_names(self, body: Json) -> None:
+        for path, value in unknown_fields(body, _PARAMETERS):
+            loc, given = ["body", *path], value
+            if isinstance(value, dict) and value:
+                inner, given = next(iter(value.items()))
+                loc.append(inner)
+            detail = {"type": "extra_forbidden", "loc": loc, "msg": "Extra inputs are not permitted", "input": given}
             raise Refusal("Extra inputs are not permitted", status=422, detail=[detail])
+
+    def error_body(self, error: Refusal) -> object:
+        more = {name: value for name, value in error.more.items() if name != "detail"}
+        message = {"detail": error.more["detail"]} if "detail" in error.more else error.message
+        body = {"object": "error", "message": message, "type": "invalid_request_error", "param": None}
+        return body | {"code": error.code, "raw_status_code": error.status} | more
 
     def call_id(self, request: ChatRequest, n: int) -> str:
         return f"{request.digest[:7]}{n:02}"

@@ -30,6 +30,15 @@ class OpenRouter(CompatibleDialect):
                 metadata = {"raw": _MISSING, "provider_name": "Google AI Studio"}
                 raise Refusal("Provider returned error", code=400, metadata=metadata)
 
+    def error_body(self, error: Refusal) -> object:
+        code = error.status if error.code is None else error.code
+        return {"error": {"message": error.message, "code": code, **error.more}, "user_id": "user_1"}
+
+    def failure(self, request: ChatRequest, error: Refusal) -> bytes:
+        choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "error"}
+        chunk = self.envelope(request, "chat.completion.chunk", [choice], None)
+        return event(chunk | {"error": {"code": error.status, "message": error.message, **error.more}}) + DONE
+
     def reply(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
         return replace(reply, reasoning=reply.reasoning or THOUGHTS)
 
@@ -47,6 +56,11 @@ class OpenRouter(CompatibleDialect):
         ]
         signed = form | {"signature": signature("openrouter", reply.reasoning)}
         return [*said, {"content": "", "reasoning": None, "reasoning_details": [signed]}]
+
+    def message(self, request: ChatRequest, reply: ChatReply) -> Json:
+        detail = {"type": "reasoning.text", "text": reply.reasoning, "format": "anthropic-claude-v1", "index": 0}
+        signed = detail | {"signature": signature("openrouter", reply.reasoning)}
+        return super().message(request, reply) | {"reasoning_details": [signed]}
 
     def ending(self, request: ChatRequest, reply: ChatReply) -> bytes:
         last = self.chunk(request, {"role": "assistant", "content": ""}, self.finish_reason(reply))

@@ -3,14 +3,17 @@
 import os
 import pty
 import select
+import signal
 import sys
 import termios
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from roboco.cli.interactive.user import read_line
+from roboco.cli.terminal.signals import Interrupted, raise_on_ctrl_c
 
 
 @pytest.fixture
@@ -48,3 +51,12 @@ def test_after_ctrl_c_removed_a_line_the_next_one_is_read(terminal: int, monkeyp
     monkeypatch.setattr("select.select", select_then_flush)
     os.write(terminal, b"gone\n")
     assert read_line("> ") == "another"
+
+
+def test_ctrl_c_interrupts_the_read(terminal: int) -> None:
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    with raise_on_ctrl_c():
+        timer.start()
+        with pytest.raises(Interrupted):
+            read_line("> ")
+    timer.join()

@@ -107,6 +107,23 @@ def test_approval_is_asked_for_again_until_the_answer_is_valid(open_session: Ope
     assert any(line.startswith("this is no JSON: ") for line in session.screen)
 
 
+@pytest.mark.parametrize(
+    ("line", "control"),
+    [
+        ("n not today", ("deny", "tc_1", "not today")),
+        ('{"a": 1}', ("approve", "tc_1", "{'a': 1}")),
+        ("", None),
+    ],
+)
+def test_a_person_denies_or_changes_a_call_or_leaves_it(
+    open_session: OpenSession, line: str, control: tuple[str, ...] | None
+) -> None:
+    session = open_session(line)
+    session.calls = [call()]
+    assert session.user.answer(TaskStatus.APPROVAL) == (control is not None)
+    assert session.controls == ([] if control is None else [control])
+
+
 def test_approval_shows_the_arguments_in_full(open_session: OpenSession) -> None:
     session = open_session("y")
     session.calls = [call(text="x" * 500, to="\x1b[2J\u202e\x7f")]

@@ -179,3 +179,14 @@ def test_the_rate_of_a_run_holds_across_its_pages(rest: RestWorld, monkeypatch: 
     submit(rest, *"abcd")
     list(bulk(rest, rate=4).pages(limit=3))
     assert waits == [0.25] * 4
+
+
+def test_a_task_that_changes_meanwhile_gets_its_item_and_a_new_one_does_not(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abcd")
+    pages = bulk(rest).pages(limit=2)
+    first = next(pages)
+    rest.world.clock.move(1)
+    move_to_front(rest, "acme:a")
+    [late] = submit(rest, "late")
+    assert outcomes(first, *pages) == dict.fromkeys(tasks, "accepted")
+    assert items(rest, late) == []

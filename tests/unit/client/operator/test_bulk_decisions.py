@@ -149,3 +149,16 @@ def test_wrong_content_is_refused_before_anything_is_sent(rest: RestWorld) -> No
     for control, options, message in wrong:
         with pytest.raises(UsageError, match=message):
             bulk(rest, control, **options)
+
+
+def test_a_call_that_is_made_after_the_count_is_left(rest: RestWorld) -> None:
+    task_id = run(rest, "a", ("ship", {"n": 1}))
+    approve = bulk(rest, "approve")
+    assert approve.count().tools[0].calls == 1
+    rest.replies = [says("", ("ship", {"n": 2})), says("done")]
+    rest.world.clock.move(1)
+    assert outcomes(approve)[task_id].outcome == "accepted"
+    rest.world.settle(task_id)
+    assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
+    assert outcomes(approve) == {}
+    assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1

@@ -282,3 +282,11 @@ def test_a_tenants_client_is_refused(rest: RestWorld) -> None:
     rest.orchestrator.settings = rest.orchestrator.settings.model_copy(update={"tenant": "acme"})
     with pytest.raises(UsageError, match="operator's"):
         _ = rest.orchestrator.operator.operations
+
+
+def test_a_call_that_a_person_must_approve_is_not_stuck(rest: RestWorld) -> None:
+    rest.replies = [says("I ship", ("ship", {}))]
+    submit(rest)
+    rest.world.settle("acme:t")
+    wait(rest)
+    assert stuck(rest) == []

@@ -17,13 +17,13 @@ from roboco.domain.decision.action import (
 )
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.tool_answers import local_answers
-from roboco.domain.history.part import Artifact, ErrorPart, ToolOutcome, ToolResult
+from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolOutcome, ToolResult, failed_outcome
 from roboco.domain.history.task_state import TaskState
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
-from tests.unit.domain.steps import START, Line, call, failed, history_of, result, steps_of, text
+from tests.unit.domain.steps import START, Line, call, failed, history_of, result, routed, steps_of, text
 
 TEAM = validate_team(
     {
@@ -74,8 +74,11 @@ def test_an_agent_acts(lines: list[Line], agent: str, rule: str) -> None:
     assert (action.agent, action.route.to, action.route.rule, action.handed_off_by) == (agent, agent, rule, None)
 
 
-def test_a_route_to_the_user_waits_and_one_to_the_end_completes_the_task() -> None:
+def test_end_completes_the_task() -> None:
     assert decide_after(GO, ("b", "x")) == End(TaskStatus.COMPLETED, "after b always")
+
+
+def test_a_route_to_the_user_waits() -> None:
     action = decide_after(GO, ("c", "x"))
     assert isinstance(action, Wait)
     assert (action.status, action.route.to, action.route.rule) == (TaskStatus.USER_TURN, "USER", "c: no edge")
@@ -102,29 +105,32 @@ def test_a_router_that_names_an_unknown_agent_is_an_error(rule: str, code: str) 
     [
         (("orchestrator", [failed("stopped", "enough")]), TaskStatus.CANCELLED),
         (("orchestrator", [failed("limit", "enough")]), TaskStatus.FAILED),
+        (("orchestrator", [failed("attempts", "enough")]), TaskStatus.FAILED),
+        (("orchestrator", [failed("router", "enough")]), TaskStatus.FAILED),
+        (("a", [failed("http_401", "enough")]), TaskStatus.FAILED),
         (("a", [text("half"), failed("connection", "enough")]), TaskStatus.FAILED),
     ],
 )
-def test_an_error_ends_the_task_for_any_inbox(last: Line, status: TaskStatus) -> None:
-    for inbox in ((), (STOP,), (MORE,)):
-        assert decide_after(GO, last, inbox=inbox) == End(status, "enough")
+@pytest.mark.parametrize("inbox", [(), (STOP,), (MORE,)])
+def test_an_error_ends_the_task_for_any_inbox(last: Line, status: TaskStatus, inbox: tuple[Any, ...]) -> None:
+    assert decide_after(GO, last, inbox=inbox) == End(status, "enough")
+
+
+def test_an_error_of_a_tool_ends_nothing() -> None:
+    steps: list[Line] = [GO, ("a", [call("1")]), ("tool_executor", [result("1", error="no"), failed("tool")])]
+    assert isinstance(decide_after(*steps), StartTurn)
 
 
 # --- stop ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lines", [[GO], [GO, ("a", "x")], [GO, ("c", "x")], [GO, ("b", "x")]])
-def test_a_stop_becomes_the_last_step(lines: list[Line]) -> None:
-    action = decide_after(*lines, inbox=(MORE, STOP, Stop(item_id="t", created_at=START)), give_up_reason="lost")
+@pytest.mark.parametrize("inbox", [(STOP,), (MORE, STOP), (STOP, Stop(item_id="t", created_at=START))])
+def test_a_stop_becomes_the_last_step(lines: list[Line], inbox: tuple[Any, ...]) -> None:
+    action = decide_after(*lines, inbox=inbox, give_up_reason="lost")
     assert isinstance(action, AppendStep)
     assert (action.agent_name, action.item_ids, action.metadata) == ("orchestrator", ("s",), {"item_id": "s"})
     assert [part.model_dump() for part in action.parts] == [{"type": "error", "code": "stopped", "message": "enough"}]
-
-
-def test_the_oldest_queued_message_becomes_a_step() -> None:
-    action = decide_after(GO, ("c", "x"), inbox=(MORE, MORE.model_copy(update={"item_id": "n"})))
-    assert isinstance(action, AppendStep)
-    assert (action.agent_name, action.item_ids) == ("user", ("m",))
 
 
 def test_a_stop_closes_open_calls_first() -> None:
@@ -140,19 +146,13 @@ def test_a_stop_closes_open_calls_first() -> None:
     assert [outcome.result.tool_call_id for outcome in action.unpublished_results] == ["1", "3"]
 
 
-def test_results_keep_their_files_and_an_irreversible_call_that_is_stopped_is_unknown() -> None:
-    made = Artifact(artifact_id="f", uri="file://artifacts/f", mime_type="text/plain")
-    team = TEAM.model_copy(
-        update={"tools": tuple(one.model_copy(update={"effect": "irreversible"}) for one in TEAM.tools)}
-    )
-    lines: list[Line] = [GO, ("a", [call("1"), call("2")])]
-    action = decide_after(*lines, inbox=(STOP,), outcomes={"1": ok("1", "one", (made,))}, team=team)
-    assert isinstance(action, AppendStep)
-    assert [part.type for part in action.parts] == ["tool_result", "artifact", "tool_result"]
-    assert "outcome unknown: the call was ended before its result was in (enough)" in str(action.parts[2])
-
-
 # --- tool calls ------------------------------------------------------------------------------------------------
+
+
+def test_calls_are_dispatched() -> None:
+    action = decide_after(GO, ("a", [text("x"), call("1"), call("2")]))
+    assert isinstance(action, CallTools)
+    assert [one.id for one in action.calls] == ["1", "2"]
 
 
 def test_only_calls_without_an_outcome_are_dispatched() -> None:
@@ -162,6 +162,15 @@ def test_only_calls_without_an_outcome_are_dispatched() -> None:
     assert [one.id for one in action.calls] == ["2"]
 
 
+def test_results_become_a_step_in_the_order_of_the_calls() -> None:
+    made = Artifact(artifact_id="f", uri="file://artifacts/f", mime_type="text/plain")
+    outcomes = {"2": ok("2", "two"), "1": ok("1", "one", (made,))}
+    action = decide_after(GO, ("a", [call("1"), call("2")]), outcomes=outcomes)
+    assert isinstance(action, AppendStep)
+    assert [part.type for part in action.parts] == ["tool_result", "artifact", "tool_result"]
+    assert action.unpublished_results == ()
+
+
 @pytest.mark.parametrize(
     ("agent", "part", "metadata", "message"),
     [
@@ -169,9 +178,14 @@ def test_only_calls_without_an_outcome_are_dispatched() -> None:
         ("a", call("1", "nothing"), {}, "tool 'nothing' is not on your list"),
         ("b", call("1", "memory_search"), {}, "you may call: add"),
         ("c", call("1", "add"), {}, "you may call: no tools"),
+        ("b", handoff("1", "a"), {}, "tool 'handoff' is not on your list; you may call: add"),
         ("a", handoff("1", "a"), {}, "you cannot hand off to 'a'; possible destinations: b, c"),
+        ("a", handoff("1", "x"), {}, "you cannot hand off to 'x'; possible destinations: b, c"),
         ("a", handoff("1", None), {}, "you cannot hand off to 'None'"),
+        ("a", handoff("1", ["b"]), {}, "you cannot hand off to"),
+        ("a", call("1", "handoff"), {}, "you cannot hand off to 'None'"),
         ("a", call("1"), {"invalid_calls": {"1": "the arguments are not JSON"}}, "are not JSON; call 'add' again"),
+        ("a", handoff("1", "b"), {"invalid_calls": {"1": "the arguments are no"}}, "no; call 'handoff' again"),
         ("a", call("1", "x" * 500), {}, f"tool {'x' * 80!r} is not"),
     ],
 )
@@ -191,6 +205,17 @@ def test_a_refused_handoff_keeps_the_turn() -> None:
     assert (action.agent, action.handed_off_by) == ("a", None)
 
 
+def test_a_handoff_is_answered_by_the_coordinator_and_overrides_the_router() -> None:
+    parts = [handoff("1", "c", "check this")]
+    action = decide_after(GO, ("a", parts))
+    assert isinstance(action, AppendStep)
+    assert action.unpublished_results[0].result.result == "the work is handed off to c"
+    after = decide_after(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
+    assert isinstance(after, StartTurn)
+    assert (after.agent, after.handed_off_by) == ("c", "a")
+    assert after.route == Route("c", "graph", "handoff", "check this", ("b", "c"))
+
+
 def test_the_second_handoff_of_a_step_is_refused() -> None:
     step = steps_of(GO, ("a", [handoff("0", "x"), handoff("1", "b"), handoff("2", "c"), handoff("3", "b")]))[1]
     answers = local_answers(TEAM, TaskState(), step)
@@ -198,7 +223,69 @@ def test_the_second_handoff_of_a_step_is_refused() -> None:
     assert "already handed off" in str(answers["2"].result.error)
 
 
+def test_a_handoff_beside_other_calls_waits_for_their_results() -> None:
+    parts = [call("1"), handoff("2", "c"), call("3", "nothing")]
+    action = decide_after(GO, ("a", parts))
+    assert action == CallTools((ToolCall(id="1", tool_name="add", args={}),))
+    action = decide_after(GO, ("a", parts), outcomes={"1": ok("1")})
+    assert isinstance(action, AppendStep)
+    assert [outcome.result.tool_call_id for outcome in action.unpublished_results] == ["2", "3"]
+    after = decide_after(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
+    assert isinstance(after, StartTurn)
+    assert after.agent == "c"
+
+
+def test_the_reason_of_a_handoff_may_be_missing_or_long() -> None:
+    for given, expected in (({}, "a handed off"), ({"reason": 5}, "5"), ({"reason": "x" * 900}, "x" * 500)):
+        parts = [call("1", "handoff", {"destination_agent": "b"} | given)]
+        action = decide_after(GO, ("a", parts), ("tool_executor", [result("1", "ok")]))
+        assert isinstance(action, StartTurn)
+        assert action.route.reason == expected
+
+
+def test_a_stop_gives_an_open_irreversible_call_an_unknown_outcome() -> None:
+    tools = tuple(tool.model_copy(update={"effect": "irreversible"}) for tool in TEAM.tools)
+    team = TEAM.model_copy(update={"tools": tools})
+    action = decide_after(GO, ("a", [call("1"), call("2")]), inbox=(STOP,), outcomes={"2": ok("2", 7)}, team=team)
+    assert isinstance(action, AppendStep)
+    first, second = (part.tool_result for part in action.parts if part.type == "tool_result")
+    assert str(first.error).startswith("outcome unknown: the call was ended before its result was in (enough)")
+    assert second.result == 7
+
+
 # --- messages --------------------------------------------------------------------------------------------------
+
+
+def test_a_message_becomes_a_step() -> None:
+    action = decide_after(GO, ("c", "x"), inbox=(MORE,))
+    assert isinstance(action, AppendStep)
+    assert (action.agent_name, action.parts, action.item_ids) == ("user", (TextPart(text="more"),), ("m",))
+    assert action.metadata["item_id"] == "m"
+    assert "agent" not in action.metadata
+
+
+def test_the_oldest_message_goes_first() -> None:
+    other = UserMessage(item_id="n", created_at=START, text="other")
+    action = decide_after(GO, inbox=(other, MORE))
+    assert isinstance(action, AppendStep)
+    assert action.item_ids == ("n",)
+
+
+def test_a_message_may_name_the_agent_that_answers() -> None:
+    action = decide_after(GO, inbox=(MORE.model_copy(update={"agent": "b"}),))
+    assert isinstance(action, AppendStep)
+    assert action.metadata["agent"] == "b"
+
+
+def test_a_message_that_ends_a_wait_keeps_the_reason_of_the_wait() -> None:
+    action = decide_after(GO, ("c", "x"), inbox=(MORE,))
+    assert isinstance(action, AppendStep)
+    assert action.metadata["routing"]["rule"] == "c: no edge"
+    assert action.metadata["routing"]["to"] == "USER"
+
+
+def test_a_message_waits_for_open_calls() -> None:
+    assert isinstance(decide_after(GO, ("a", [call("1")]), inbox=(MORE,)), CallTools)
 
 
 @pytest.mark.parametrize(
@@ -269,8 +356,24 @@ def test_limits_end_the_task_before_the_next_turn(limits: dict[str, Any], second
         assert action.parts[0].model_dump() == {"type": "error", "code": "limit", "message": message}
 
 
+def test_limits_do_not_affect_ends_and_waits() -> None:
+    team = TEAM.model_copy(update={"limits": TEAM.limits.model_copy(update={"max_steps": 1})})
+    assert isinstance(decide_after(GO, ("b", "x"), team=team), End)
+    assert isinstance(decide_after(GO, ("c", "x"), team=team), Wait)
+
+
 def test_exhausted_attempts_end_the_task() -> None:
     action = decide_after(GO, give_up_reason="lost 5 times", inbox=(MORE,))
     assert isinstance(action, AppendStep)
     assert action.agent_name == "orchestrator"
     assert action.parts[0].model_dump() == {"type": "error", "code": "attempts", "message": "lost 5 times"}
+
+
+def test_a_failed_outcome_holds_its_error() -> None:
+    outcome = failed_outcome("1", "no net", 12)
+    assert (outcome.result.is_error, outcome.result.error, outcome.result.runtime_ms) == (True, "no net", 12)
+
+
+def test_equal_histories_have_equal_decisions() -> None:
+    lines: list[Line] = [GO, ("a", "x", routed("a")), ("b", [call("1")])]
+    assert decide_after(*lines) == decide_after(*lines)

@@ -41,12 +41,47 @@ def test_a_submission_has_the_same_digest_in_each_release(arguments: dict[str, A
     assert parse_submission(arguments).digest() == digest
 
 
+def test_a_submission_is_parsed() -> None:
+    submission = parse_submission(GOOD | {"context": {"a": [1, None]}, "agent": "one", "team": {"name": "x"}})
+    assert submission.model_dump() == {
+        "task_id": "t1",
+        "team": {"name": "x"},
+        "prompt": "go",
+        "context": {"a": [1, None]},
+        "agent": "one",
+        "model": None,
+        "title": None,
+        "eta": None,
+        "countdown": None,
+        "priority": "normal",
+        "goals": [],
+        "client_tools": [],
+        "client_context": {},
+        "answer_form": None,
+        "state": {},
+        "scope": None,
+        "artifacts": [],
+        "notify": [],
+        "history": [],
+        "conversation": False,
+        "item_id": None,
+        "by": None,
+    }
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"task_id": ...}, "task_id: is missing"),
+        ({"team": ...}, "team: is missing"),
+        ({"prompt": ...}, "prompt: is missing"),
+        ({"countdown": -1}, "countdown: "),
+        ({"eta": 5}, "eta: "),
+        ({"priority": "urgent"}, "priority: "),
         ({"item_id": "answer-c1"}, "item_id: 'answer-c1' has a prefix"),
         ({"item_id": "../a"}, "item id .* is not allowed"),
+        ({"prompt": 5}, r"prompt: .* \(found 5\)"),
+        ({"prompt": ""}, "prompt: "),
         ({"prompt": " \n"}, "prompt: is empty"),
         (
             {"prompt": "x" * (MAX_MESSAGE_BYTES + 1)},
@@ -54,13 +89,19 @@ def test_a_submission_has_the_same_digest_in_each_release(arguments: dict[str, A
         ),
         ({"prompt": "\x01" * 43_700}, "prompt: has 262200 bytes or more"),
         ({"prompt": "😀" * 65_540}, "prompt: has 262160 bytes or more"),
-        ({"context": {"a": [float("nan")]}}, "context: is not JSON"),
+        ({"client_context": {"a": "😀" * 17_000}}, "68.* bytes of JSON"),
+        ({"context": {"a": "😀" * 17_000}}, "context: 68.* bytes of JSON"),
         ({"notify": [{}]}, "give either 'celery' or 'webhook'"),
         ({"notify": [{"webhook": "https://a.example"}]}, "give 'secret_env', the variable"),
+        ({"notify": [{"celery": {"args": []}}]}, "is not a signature"),
         ({"notify": [{"celery": {"task": "a", "args": ["x" * 70_000]}}]}, "at most 65536"),
         ({"notify": [{"celery": {"task": "a"}, "on": ["running"]}]}, "passes too soon for a notification"),
         ({"notify": [{"celery": {"task": "a"}}] * 9}, "notify: .* at most 8"),
+        ({"context": []}, r"context: .* \(found \[\]\)"),
         ({"context": {"a": "x" * MAX_CONTEXT_BYTES}}, f"context: .* at most {MAX_CONTEXT_BYTES}"),
+        ({"team": 5}, r"team: .* \(found 5\)"),
+        ({"agent": 5}, r"agent: .* \(found 5\)"),
+        ({"promt": "x"}, "promt: no such argument, possible are .*task_id, team, prompt, context, agent"),
         ({"task_id": ..., "promt": "x"}, "task_id: is missing; promt: no such argument"),
     ],
 )
@@ -79,6 +120,12 @@ def test_the_digest_depends_only_on_the_work() -> None:
         assert parse_submission(GOOD | changes).digest() == submission.digest()
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_context_that_is_no_json_is_refused(number: float) -> None:
+    with pytest.raises(UsageError, match="JSON"):
+        parse_submission(GOOD | {"context": {"a": [number]}})
+
+
 def test_a_message_is_a_text_of_bounded_length() -> None:
     assert parse_message("hi \ud83d\ude00") == "hi \U0001f600"
     assert parse_message("x" * MAX_MESSAGE_BYTES)
@@ -90,10 +137,16 @@ def test_a_message_is_a_text_of_bounded_length() -> None:
             parse_message(large)
 
 
-def test_a_scope_that_ends_before_it_starts_is_refused() -> None:
-    parse_submission(GOOD | {"scope": {"start_time": 1, "end_time": 1.0}})
+@pytest.mark.parametrize(
+    ("start", "end", "is_valid"), [(1, 1, True), (2, 1, False), (None, 1, True), (2.0, 1.0, False)]
+)
+def test_a_scope_that_ends_before_it_starts_is_refused(start: Any, end: Any, is_valid: bool) -> None:
+    arguments = GOOD | {"scope": {"start_time": start, "end_time": end}}
+    if is_valid:
+        parse_submission(arguments)
+        return
     with pytest.raises(UsageError, match="scope: Value error, start_time 2 is after end_time 1"):
-        parse_submission(GOOD | {"scope": {"start_time": 2.0, "end_time": 1}})
+        parse_submission(arguments)
 
 
 def test_models_are_arguments_as_their_plain_data() -> None:

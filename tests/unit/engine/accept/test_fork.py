@@ -13,7 +13,7 @@ from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import StateConflict, TransientError, UsageError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, SEQUENTIAL, TOOLS, member
-from tests.support.memory_ports.watch import Crash, Fault
+from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, team_of
 from tests.support.selection import PARTS, in_parts
 
@@ -146,3 +146,28 @@ def test_a_fork_survives_a_crash_before_every_port_call(part: int) -> None:
         assert texts_of(world) == texts_of(expected), n
         assert lineage_path(FORK) in world.files.held
     assert n > 30
+
+
+@pytest.mark.parametrize(("seq", "other"), [(2, "repeated"), (1, "refused")])
+def test_of_two_forks_at_the_same_time_one_has_created_the_task(seq: int, other: str) -> None:
+    answers = set[tuple[str, str]]()
+    for number in range(2, 40, 3):
+        world, answer = ended_world(SEQUENTIAL), ""
+
+        def answer_to(position: int, world: World = world) -> str:
+            world.clock.move(0.001)
+            try:
+                return "created" if fork(world.process(), ForkRequest(TASK, FORK, position)) else "repeated"
+            except StateConflict:
+                return "refused"
+
+        def answer_beside(world: World = world) -> None:
+            nonlocal answer
+            world.watch = make_call
+            answer = answer_to(seq)
+
+        world.watch = Fault(number, answer_beside)
+        first = answer_to(2)
+        if answer:
+            answers.add((first, answer))
+    assert answers == {("created", other), (other, "created")}

@@ -105,3 +105,12 @@ def test_a_resolution_during_the_recovery_of_the_call_is_refused_temporarily() -
     resolve(world, result="paid 0")
     world.settle()
     assert results(world)[0] == "paid 0"
+
+
+def test_a_resolution_of_a_call_that_waits_for_an_approval_is_refused() -> None:
+    world = World(world_parts(lambda request: says("", ("pay", {"to": 0})), {"pay": lambda args, context: "paid"}))
+    tools = [{"name": "pay", "function": "shop.bank:pay", "approval": "required"}]
+    world.submit(team_of(agents=[member("clerk", tools=["pay"])], tools=tools))
+    world.settle()
+    with pytest.raises(UsageError, match="has no unknown outcome to resolve; calls that have: none"):
+        resolve(world)

@@ -11,6 +11,9 @@ from tests.support.memory_ports.model import ScriptedReply
 from tests.support.memory_ports.watch import PortCall, make_call, refusing
 from tests.support.memory_ports.world import SWEEP_INTERVAL, World, team_of, world_parts
 
+OUTAGE_TIMEOUT = 900.0
+
+
 UNREACHABLE = ModelError("connection", "model 'm' cannot be reached: refused", True)
 
 
@@ -118,3 +121,10 @@ def test_the_text_of_an_exception_is_sanitized_before_it_is_published(
     world.watch = watch
     run_for(world, 5)
     assert "bad \ufffd name https://***@x" in (world.summary("t0").reason or status_reasons(world)[-1])
+
+
+def test_a_rate_limit_that_never_ends_pauses_the_task() -> None:
+    world = world_with_tasks(FailingModel(ModelError("rate_limit", "model 'm' is at its rate limit (429)", True)))
+    run_for(world, OUTAGE_TIMEOUT + 70)
+    assert world.summary("t0").status is TaskStatus.PAUSED
+    assert "rate limit" in world.summary("t0").reason

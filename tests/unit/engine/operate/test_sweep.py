@@ -113,7 +113,7 @@ def no_answer() -> Any:
 @pytest.mark.parametrize("error", [unknown_phase, no_answer])
 @pytest.mark.parametrize(
     "where",
-    ["task_store.load", "task_store.add_items", "leases.finish_attempts"],
+    ["task_store.load", "files.names", "task_store.add_items", "leases.start_attempt", "leases.finish_attempts"],
 )
 @pytest.mark.parametrize("loss", ["wiped", "set back"])
 def test_a_task_that_fails_at_any_port_delays_no_other(where: str, error: Any, loss: str) -> None:

@@ -148,3 +148,22 @@ def test_a_task_without_an_owner_gets_an_error_and_goes_on() -> None:
     world.settle()
     assert "this task has no memory: submit it with the field" in (world.history()[2].results[0].error or "")
     assert world.history()[-1].text == "noted"
+
+
+@in_parts
+def test_an_erasure_of_the_memory_continues_after_each_crash(part: int) -> None:
+    number, struck = part - PARTS + 1, True
+    while struck:
+        number += PARTS
+        world = ended_task()
+        world.erase()
+        world.watch = fault = Fault(number, Crash(), after=True)
+        for _ in range(10):
+            world.sweep()
+            world.clock.move(31.0)
+        world.watch = make_call
+        struck = fault.struck
+        assert world.receipt().finished_at is not None, number
+        assert [entry.id for entry in stored(world).entries] == ["mem_other"], number
+        assert world.receipt().remembered == 1, number
+    assert number > 30

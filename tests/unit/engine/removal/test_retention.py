@@ -126,9 +126,11 @@ def summary_of(**fields: object) -> TaskSummary:
     [
         (["delete=30d"], {}, 29, None),
         (["delete=30d"], {}, 30, 0),
+        (["delete=1w"], {}, 7, 0),
         (["tenant=acme keep", "delete=1d"], {}, 99, None),
         (["tenant=other keep", "delete=1d"], {}, 99, 1),
         (["tenant= delete=1d"], {}, 99, None),
+        (["tenant= delete=1d"], {"task_id": "t"}, 99, 0),
         (["team=desk status=failed|cancelled delete=1d"], {}, 99, 0),
         (["team=desk status=completed delete=1d"], {}, 99, None),
         (["delete=0h"], {"status": TaskStatus.RUNNING}, 99, None),
@@ -150,10 +152,14 @@ def test_the_first_rule_that_covers_a_task_counts(
         ("delete=1d keep", "2 actions"),
         ("delete=30", "age '30' cannot be read"),
         ("delete=6m", "age '6m' cannot be read"),
+        ("delete", "age '' cannot be read"),
         ("tennant=acme delete=1d", "'tennant' is unknown"),
+        ("tenant=acme tenant=x delete=1d", "given twice"),
         ("tenant=Acme delete=1d", "tenant 'Acme' is not allowed"),
         ("status=running delete=1d", "status 'running' is not one of an ended task"),
         ("archive=1d", "'archive' is unknown"),
+        ("keep=1d", "keep has no value"),
+        ("team= delete=1d", "names no team"),
     ],
 )
 def test_a_wrong_rule_names_its_mistake(text: str, mistake: str) -> None:

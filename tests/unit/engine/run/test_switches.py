@@ -13,7 +13,7 @@ from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import Fault, Watch, make_call
+from tests.support.memory_ports.watch import Crash, Fault, Watch, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 TEAM = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
@@ -184,3 +184,24 @@ def test_a_record_that_cannot_be_read_holds_work_back_and_costs_no_task_an_attem
     world.files.put(SWITCHES_FILE, b"{}")
     run_turn(engine, order)
     assert take(world, ToolMessage)
+
+
+def test_calls_continue_if_the_sweeper_that_finds_them_switched_on_dies_before_any_call() -> None:
+    struck, number = True, 0
+    while struck:
+        number += 1
+        world, first, second = world_with_two_calls()
+        switch_off(world, "queue:tools")
+        for message in (first, second):
+            run_call(world.engine, message.assignment)
+        switch_on(world, "queue:tools")
+        world.watch = fault = Fault(number, Crash())
+        world.clock.move(30)
+        world.sweep()
+        world.watch = make_call
+        struck = fault.struck
+        world.settle()
+        assert world.summary().status is TaskStatus.COMPLETED, f"{number} {fault.seen[-1]}"
+        assert "is switched off" not in reason_of(world), f"{number} {fault.seen[-1]}"
+        assert len(world.given.toolbox.runs) == 2, f"{number} {fault.seen[-1]}"
+    assert number > 12

@@ -64,3 +64,8 @@ def test_places_in_sub_tasks_are_those_of_a_stream_with_them_alone() -> None:
     for wrong in (place, f"{place},x", ",".join([".1.0.0.1.0"] * 102)):
         with pytest.raises(Problem, match="is not the id of an event"):
             check_place(wrong, subtasks=wrong != place)
+
+
+def test_an_id_of_more_tasks_than_the_stream_has_is_refused() -> None:
+    with pytest.raises(Problem, match="the id has 3 places, and the stream 2 tasks"):
+        split_places(",,a.0.0.0.1.0", ["one", "two"])

@@ -15,7 +15,7 @@ from roboco.gateway.streams.ending import Ending, StreamEnd
 from roboco.gateway.streams.event_page import read_page
 from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents, Source
 from roboco.gateway.streams.place import is_end, split_places
-from roboco.gateway.streams.selection import Selection, StreamChannel
+from roboco.gateway.streams.selection import ALWAYS_SHOWN, Selection, StreamChannel
 from roboco.gateway.streams.task_source import TaskSource
 from roboco.gateway.streams.tasks_source import TasksSource
 from tests.support.gateway_streams import Frame, frames_of, place_after, shown
@@ -156,3 +156,13 @@ def test_pages_together_equal_the_whole(operations: list[tuple[str, str]], limit
 
     asyncio.run(read_all())
     assert found == expected(recorded.items(), selection)
+
+
+@given(LOSSES, SELECTIONS)
+def test_every_selection_announces_void_text_and_the_end(
+    operations: list[tuple[str, str]], selection: Selection
+) -> None:
+    items = RecordedTask(apply_operations(operations)).items()
+    hidden = {item.type for item in items if not selection.shows(item)}
+    assert not hidden & ALWAYS_SHOWN
+    assert {"event_turn_restart", "event_stream_reset", "event_task_end"} <= ALWAYS_SHOWN

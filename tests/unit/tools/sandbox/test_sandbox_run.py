@@ -2,6 +2,7 @@
 
 import platform
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,22 @@ def test_a_truncated_output_says_how_much_is_missing() -> None:
     output = OutputBuffer(10)
     output.append(b"12345" + b"-" * 90 + b"67890")
     assert output.text() == "12345\n[... 90 bytes of output left out here ...]\n67890"
+
+
+@pytest.mark.usefixtures("sandbox_available")
+def test_concurrent_runs_do_not_share_files(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("0")
+    seen: dict[int, tuple[str, str]] = {}
+
+    def one(number: int) -> None:
+        code = f"print({number}); open('in', 'w').write('{number}')"
+        with Sandbox().run(code, {"in": tmp_path / "in"}, lambda: False) as result:
+            seen[number] = (result.output, result.files[0].path.read_text() if result.files else "")
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {number: (f"{number}\n", str(number)) for number in range(1, 7)}
+    assert (tmp_path / "in").read_text() == "0"

@@ -16,10 +16,11 @@ from roboco.errors import TransientError
 from roboco.tools.search import memory_index, sqlite_index
 from roboco.tools.search.bundled_model import BundledModel
 from roboco.tools.search.embeddings import OpenAIEmbedder
-from roboco.tools.search.memory_index import Embedder, MemoryIndex
+from roboco.tools.search.memory_index import BATCH_SIZE, Embedder, MemoryIndex
 from roboco.tools.search.passage import Passage
 from roboco.tools.search.result import SearchResult
 from roboco.tools.search.sqlite_index import SqliteIndex
+from roboco.tools.search.vector import unit_vector
 from tests.support.memory_ports.workspace import MemoryHistories
 from tests.support.servers.web import send_json, serving
 from tests.unit.domain.steps import steps_of
@@ -221,3 +222,28 @@ def test_the_error_for_an_unsendable_key_does_not_contain_it(
     monkeypatch.setenv("EMBEDDINGS_KEY", "schlüssel\n")
     with pytest.raises(TransientError, match="the key in EMBEDDINGS_KEY is not valid in an HTTP header"):
         embedder_of(endpoint).vectors(["x"])
+
+
+def test_vectors_of_many_texts_are_requested_in_batches(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    lines = [f"ocean {number}" for number in range(100)]
+    assert index_of(tmp_path, embedder_of(endpoint), *lines).search(TASK, "ocean", 5).hits
+    assert max(len(request["input"]) for request in endpoint.requests) == BATCH_SIZE
+    assert sum(len(request["input"]) for request in endpoint.requests) == 1 + len(lines)
+
+
+def test_vectors_of_another_length_are_of_another_model(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    assert seqs(index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 1)) == [0]
+    endpoint.answer = lambda texts: (
+        200,
+        {"data": [{"index": at, "embedding": [*meaning_counts(text), 0.5]} for at, text in enumerate(texts)]},
+    )
+    found = index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 1)
+    assert (seqs(found), found.note) == ([0], "")
+    assert [len(request["input"]) for request in endpoint.requests] == [1, len(TEXTS)] * 2
+
+
+def test_a_vector_without_a_direction_is_refused() -> None:
+    assert list(unit_vector([0.0, 3.0, 4.0])) == pytest.approx([0.0, 0.6, 0.8])
+    for numbers in ([], [0.0], [float("nan")], [float("inf")]):
+        with pytest.raises(ValueError, match="without a direction"):
+            unit_vector(numbers)
