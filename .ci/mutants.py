@@ -83,7 +83,7 @@ BUGS = (
         f"{LUA}claim.lua",
         "if now[5] == '' and now[6] == ARGV[1] then return false end",
         "",
-        "tests/contract/redis/test_task_store_machine.py",
+        "tests/contract/redis/test_leases.py",
     ),
     Bug(
         "an earlier attempt is claimed",

@@ -10,7 +10,7 @@ from roboco.ports.snapshot import Phase
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
-from tests.contract.samples import USAGE, status_event, text_chunk
+from tests.contract.samples import TASK, USAGE, status_event, text_chunk
 
 
 @pytest.fixture
@@ -30,6 +30,11 @@ def test_a_chunk_renews_the_lease(turn_task: TaskUnderTest) -> None:
     assert turn_task.snapshot.attempt.lease_left <= SHORT_LEASE
     assert emit_chunk(turn_task.leases, brief, 1, text_chunk("c"), USAGE)
     assert turn_task.snapshot.attempt.lease_left > SHORT_LEASE, "a repeated chunk renews the lease too"
+
+
+def test_a_turn_that_was_cancelled_before_its_claim_is_not_claimed(turn_task: TaskUnderTest) -> None:
+    turn_task.store.add_items(TASK, ["item"], block_claim=True)
+    assert turn_task.leases.claim_turn(turn_task.turn_assignment(), "me", 10) is None
 
 
 @pytest.fixture
