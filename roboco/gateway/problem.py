@@ -73,7 +73,7 @@ class Problem(Exception):
 
     @property
     def message(self) -> str:
-        """What is wrong, and the remedy, for protocols whose errors have one text."""
+        """Return the detail with the remedy, for protocols whose errors have one text."""
         return f"{self.detail} ({self.remedy})" if self.remedy else self.detail
 
     def document(self) -> dict[str, Any]:

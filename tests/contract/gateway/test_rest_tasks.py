@@ -45,9 +45,9 @@ def test_a_key_of_one_team_reaches_that_team_and_its_tasks_alone(rest: RestWorld
 
 def test_a_caller_without_teams_sees_no_task(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     rest.run("acme:d", caller="acme")
-    monkeypatch.setitem(CALLERS, "nobody", replace(CALLERS["desk"], teams=frozenset()))
+    monkeypatch.setitem(CALLERS, "teamless", replace(CALLERS["desk"], teams=frozenset()))
     for query in ("", "?team=desk"):
-        assert rest.get(f"/v1/tasks{query}", caller="nobody").json()["tasks"] == []
+        assert rest.get(f"/v1/tasks{query}", caller="teamless").json()["tasks"] == []
 
 
 def test_a_path_is_no_team(rest: RestWorld) -> None:
