@@ -1,12 +1,9 @@
 """Dead letters: messages and work that Roboco no longer attempts."""
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from roboco.domain.dead_letter import DeadLetter
-
-PAGE_SIZE: Final = 100
-"""Letters of the pages in which all are read."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +25,7 @@ class DeadLetters(Protocol):
         """Return the letter with this id, or None."""
 
     def entries(self) -> list[DeadLetter]:
-        """Return all letters, oldest first. Cost: that of their pages."""
-        page = self.page(PAGE_SIZE)
-        found = page.letters
-        while page.cursor:
-            page = self.page(PAGE_SIZE, page.cursor)
-            found = found + page.letters
-        return sorted(found, key=lambda letter: letter.time)
+        """Return all letters, oldest first."""
 
     def page(self, limit: int, cursor: str = "") -> DeadLetterPage:
         """Return at most `limit` letters, the newest first. Letters that are stored or removed meanwhile move none.

@@ -162,6 +162,11 @@ class MemoryDeadLetters(DeadLetters):
     def get(self, letter_id: str) -> DeadLetter | None:
         return next((letter for letter in self.entries() if letter.letter_id == letter_id), None)
 
+    def entries(self) -> list[DeadLetter]:
+        with self._server as held:
+            found = [DeadLetter.model_validate_json(letter) for letter in held.letters.values()]
+        return sorted(found, key=lambda letter: letter.time)
+
     def page(self, limit: int, cursor: str = "") -> DeadLetterPage:
         if cursor and not cursor.isdecimal():
             raise UsageError(f"cursor {cursor!r} is none of a page of dead letters: leave it out")
