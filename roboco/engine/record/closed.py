@@ -23,7 +23,7 @@ def closed_summary(engine: Engine, task_id: str) -> TaskSummary:
 
 
 def _summary_unless_closing(engine: Engine, task_id: str) -> TaskSummary:
-    marker = engine.workspace.files.get(open_marker_path(task_id))  # first: the summary shows the end without it
+    marker = engine.workspace.files.get(open_marker_path(task_id))  # first: it goes after the summary shows the end
     summary = engine.workspace.summaries.require(task_id)
     if marker is None:
         return summary
