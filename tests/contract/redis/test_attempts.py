@@ -6,7 +6,6 @@ import pytest
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
-from roboco.ports import dead_letters as letters_port
 from roboco.ports.dead_letters import DeadLetters
 from roboco.redis import dead_letters as dead_letters
 from roboco.redis.dead_letters import RedisDeadLetters
@@ -20,10 +19,7 @@ def make_letter(name: str, minute: int) -> DeadLetter:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
-def test_pages_of_dead_letters_have_each_letter_once_newest_first(
-    task: TaskUnderTest, limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(letters_port, "PAGE_SIZE", limit)
+def test_pages_of_dead_letters_have_each_letter_once_newest_first(task: TaskUnderTest, limit: int) -> None:
     letters = [make_letter(str(number), number) for number in range(5)]
     for one in letters:
         task.dead_letters.add(one)
