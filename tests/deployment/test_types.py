@@ -117,6 +117,7 @@ def test_wheel_is_found_with_its_workers_and_no_package_beside_it(installed: Pat
     assert workers == "True None"
 
 
+@pytest.mark.nightly
 def test_examples_pass_mypy_strict_from_a_wheel(installed: Path, examples: Path, cache: Path) -> None:
     assert mypy_strict(installed, examples, cache) == EXPECTED_ERRORS
 

@@ -1,12 +1,14 @@
 """Two faults in every journey, the second one in the recovery from the first: history and stream stay the same.
 
-They are apart from the single faults, since one process runs a whole file.
+They are nightly. In each run, the explorer's random schedules have several faults.
 """
 
 import pytest
 
 from tests.faults.enumerated import ALL, fault_pairs, find_failure
 from tests.support.selection import PARTS, in_parts
+
+pytestmark = pytest.mark.nightly
 
 
 @in_parts
