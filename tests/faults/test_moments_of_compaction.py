@@ -19,3 +19,5 @@ def victim(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[V
 @pytest.mark.parametrize(("moment", "disruption"), disrupted(COMPACTION))
 def test_a_task_survives_a_coordinator_that_compacts(victim: Victim, moment: Moment, disruption: str) -> None:
     DISRUPTIONS[disruption](Scenario(victim, moment))
+    files = victim.stack.orchestrator._engine.workspace.files
+    assert not [name for name in files.names("") if files.names(f"{name}/history/")], "a history is not compacted"

@@ -1,5 +1,7 @@
 """Erasure and export with real workers, on a folder and on S3."""
 
+from contextlib import suppress
+
 import pytest
 
 from roboco.domain.task_summary import TaskSummary
@@ -47,6 +49,18 @@ def test_a_waiting_task_is_stopped_and_erased(stack: Stack) -> None:
     receipt = orchestrator.operator.erase(task.task_id, stop=True, timeout=60)
     assert receipt.status == "erased"
     assert list(orchestrator._engine.workspace.files.tree(f"{task.task_id}/")) == []
+
+
+def test_a_follower_that_is_connected_during_an_erasure_ends(stack: Stack) -> None:
+    """It gets the end of the stopped task, or learns of the erasure if that is faster."""
+    task = stack.orchestrator.run(MANUAL.team, MANUAL.prompt)
+    task.result(60)
+    followed = iter(task)
+    received = [next(followed)]
+    stack.orchestrator.operator.erase(task.task_id, stop=True, timeout=60)
+    with suppress(Erased):
+        received.extend(followed)
+        assert received[-1].type == "event_task_end"
 
 
 def test_a_follower_that_missed_the_end_of_an_erased_task_learns_of_the_erasure(stack: Stack) -> None:
