@@ -25,19 +25,19 @@ TEAM: dict[str, Any] = {
         {"name": "critic", "prompt": "You are a critic."},
     ],
     "tools": [
-        {"name": "append_line", "function": f"{FUNCTIONS}:append_line", "timeout": 20},
+        {"name": "append_line", "function": f"{FUNCTIONS}:append_line"},
         {"name": "add", "function": f"{FUNCTIONS}:add", "effect": "pure"},
     ],
 }
 
 
 def till_reply(request: Request) -> Reply:
-    """The clerk appends a line and adds; a brave one appends another line. The critic judges."""
+    """The clerk appends a line and adds; a brave one would append another line at once. The critic judges."""
     if "critic" in request.system:
         return Reply(text="fine")
     if request.tool_results:
         return Reply(text=f"it is {request.tool_results[-1][1]}")
-    when = "late" if "brave" in request.system else "early"
+    when = "early" if "brave" in request.system else "soon"
     return Reply(tool_calls=[("append_line", {"when": when}), ("add", {"a": 1, "b": 2})])
 
 
@@ -57,6 +57,10 @@ def report_of(output: str) -> dict[str, Any]:
     """Return the JSON of a command, which notes on stderr precede."""
     found: dict[str, Any] = json.loads(output[output.index("{") :])
     return found
+
+
+def listed_runs(desk: Desk) -> set[str]:
+    return {one.task_id for one in desk.stack.orchestrator.tasks(text="go") if one.task_id.startswith("whatif-")}
 
 
 def lines(desk: Desk) -> int:
@@ -84,15 +88,13 @@ def test_runs_are_compared_with_their_task_and_have_no_effect(desk: Desk) -> Non
     run_id = brave.rpartition("1 is ")[2].partition(":")[0].strip()
     refused = desk.stack.orchestrator.task(run_id).history()[2].results[0]
     assert "has no recorded result for 'append_line' with these arguments" in str(refused.error)
-    listed = [entry.task_id for entry in desk.stack.orchestrator.tasks()]
-    assert run_id in listed
-    assert run_id.startswith("whatif-")
+    assert run_id in listed_runs(desk)
 
 
 @pytest.mark.slow
 def test_ctrl_c_stops_the_runs(desk: Desk) -> None:
     task = ended_task(desk)
-    released, asked = threading.Event(), len(desk.stack.model.requests)
+    released, asked, earlier = threading.Event(), len(desk.stack.model.requests), listed_runs(desk)
     desk.stack.model.script(lambda request: Reply(text="late", held_until=released))
     try:
         with CommandProcess(["what-if", task.task_id, "--runs", "2"], desk.folder, desk.stack.environment) as command:
@@ -100,9 +102,8 @@ def test_ctrl_c_stops_the_runs(desk: Desk) -> None:
             command.send_signal(signal.SIGINT)
             assert command.wait_for_exit() == 130
             assert "the runs are stopped" in command.errors
-        runs = [one for one in desk.stack.orchestrator.tasks(text="go") if one.task_id.startswith("whatif-")][:2]
-        for entry in runs:
-            run = desk.stack.orchestrator.task(entry.task_id)
-            until(lambda run=run: run.summary().status == "cancelled", 60, "the run is stopped")  # type: ignore[misc]
+        until(lambda: len(listed_runs(desk) - earlier) == 2, 60, "both runs are listed")
+        runs = [desk.stack.orchestrator.task(task_id) for task_id in listed_runs(desk) - earlier]
+        until(lambda: all(run.summary().status == "cancelled" for run in runs), 60, "both runs are stopped")
     finally:
         released.set()
