@@ -58,3 +58,12 @@ def test_a_product_that_grows_fails_until_its_size_is_recorded(tmp_path: Path) -
     assert "grown: lines, lines of code; take something away" in output
     assert check(tmp_path, "--record")[0] == 0
     assert check(tmp_path)[0] == 0
+
+
+def test_more_seconds_are_shown_and_are_no_failure(tmp_path: Path) -> None:
+    (tmp_path / ".ci").mkdir()
+    for name in ("size.py", "import_depth.py"):
+        shutil.copy(CHECKS / name, tmp_path / ".ci" / name)
+    assert check(tmp_path, "--seconds", "1300", "--record")[0] == 0
+    code, output = check(tmp_path, "--seconds", "1325")
+    assert (code, output.split()[-2:]) == (0, ["1325", "+25"])
