@@ -19,6 +19,7 @@ from tests.contract.redis.driver import Driver, assert_same
 from tests.contract.redis.key_aging import age_keys
 from tests.contract.redis.task_in_memory import TaskInMemory
 from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.support.memory_ports.clock import ManualClock
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,23 @@ def connected(url: str) -> Iterator[Clients]:
         yield Clients(plain, double_sending)
 
 
+class _RunningClock(ManualClock):
+    """A manual clock that runs as well: if a test is slow, a lease expires in all implementations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began, self._passed = time.monotonic(), 0
+
+    def now(self) -> float:
+        passed = int((time.monotonic() - self._began) * 1000)
+        self._ms += passed - self._passed
+        self._passed = passed
+        return super().now()
+
+
 def make_drivers(clients: Clients) -> list[Driver]:
     """Return drivers of empty implementations. The server runs on this machine, so all have one clock."""
-    memory = TaskInMemory()
+    memory = TaskInMemory(_RunningClock())
     return [
         Driver("memory", memory, memory, memory.clock.now),
         _make_redis_driver("redis", clients.plain, clients.plain),

@@ -20,10 +20,10 @@ from tests.support.memory_ports.task_store import MemoryTaskStore
 class TaskInMemory(TaskUnderTest):
     """A task on the ports in memory, with a manual clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock | None = None) -> None:
         super().__init__()
         self._server = server = MemoryServer()
-        self.clock = clock = ManualClock()
+        self.clock = clock = clock or ManualClock()
         self.store = MemoryTaskStore(server, clock)
         self.leases = MemoryLeases(server, clock, LONG_LEASE)
         self.short_lease = MemoryLeases(server, clock, SHORT_LEASE)
