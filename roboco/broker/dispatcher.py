@@ -61,7 +61,7 @@ class CeleryDispatcher:
         self._send(LIST_TOOLS_TASK, dict(vars(request)), message_id, f"{request.server}, {request.task_id}")
 
     def report_attempt_end(self, assignment: TurnAssignment | ToolAssignment, name: str, status: AttemptStatus) -> None:
-        """Send the event of the end of an attempt, for displays; `who` is its agent or tool.
+        """Send the event of the end of an attempt, for displays; `name` is its agent or tool.
 
         If the attempt's message is delivered after that, its worker's events win: Celery's tools keep a success.
         """

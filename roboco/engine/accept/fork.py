@@ -1,7 +1,7 @@
 """fork: submit a new task with the first steps of another task, or continue a failed task in a new one: a retry.
 
     source's lines ─► team.json ─► lineage.json ─► history ─► artifacts ─► inbox ─► task.json ─► marker ══ accepted
-                      (create)     (create)        (begin)    (create)     (create)  (create)     (put)
+                      (create)     (create)        (create)   (create)     (create)  (create)     (create)
 
 A run of `what-if` is a fork whose team has a rule, and which has a record of tool results after its lineage.
 
@@ -12,11 +12,11 @@ dies after that, the sweeper finds the marker and starts the task.
 A retry:
 
     failed, no marker ─► lineage.json ─► history: its steps, retry ─► task.json ─► retried_as ─► marker ══ accepted ══►
-    (get)                (create)        (begin)                      (create)     (replace)     (create)
+    (get)                (create)        (create)                     (create)     (replace)     (create)
 
 It is a fork with all steps of a failed task and one more, whose receivers are notified of the new task, too. Its id is
-derived from the failed task and its end. So each end has one retry: of several
-at the same time, the first to store its lineage decides on reason, limits and caller, and all of them complete it.
+derived from the failed task and its end. So each end has one retry: of several at the same time, the first to store its
+lineage decides on reason, limits and caller, and all of them complete it.
 
 If the client dies before the marker, nothing is accepted, and the next retry, of any caller, completes this one. If it
 dies after that, or if Redis or the broker fails then, the sweeper starts the task. The failed task has ended: nothing

@@ -6,7 +6,7 @@
 
 One chunk in flight keeps the order: a chunk is sent after Redis has acknowledged the one before. The number of a chunk
 makes an emit idempotent, and the lease's token fences it: Redis rejects a chunk of an attempt that another one has
-replaced. If Redis does not acknowledge a chunk, the turn fails, and the next attempt streams its text anew.
+replaced. If Redis does not acknowledge a chunk, the turn fails, and the next attempt streams its text again.
 """
 
 import threading
@@ -43,11 +43,11 @@ class TokenStream:
         The chunks of a `held` stream are empty: they renew the lease and count tokens.
         """
         self.texts: list[str] = []
-        """The texts that were emitted; final once `finish` has returned."""
+        """The texts that were emitted; final once `close` has returned."""
         self.chunk_count = chunks
         """The number of chunks that the attempt has emitted, of text and of reasoning."""
         self.truncated = False
-        """True if some text was dropped at the end; final once `finish` has returned."""
+        """True if some text was dropped at the end; final once `close` has returned."""
         self._engine = engine
         self._claim = claim
         self._cancellation = cancellation
@@ -136,7 +136,7 @@ class TokenStream:
             chunk = Chunk(self.chunk_count, self._message(kind, text), used)
         try:
             self._engine.tasks.leases.emit(self._claim, chunk, lambda answer: self._on_ack(answer, since))
-        except Exception as error:  # `finish` waits for it
+        except Exception as error:  # `close` raises it
             self._on_ack(error, since)
 
     def _on_ack(self, answer: LeaseStatus | Exception, since: float) -> None:

@@ -1,6 +1,6 @@
 """turn: one model call by one agent, which becomes one step.
 
-    claim ─► summary ─► prompt ─► rates ─► model ─► emit, emit, ... ─► append ─► commit ─► wake-up message
+    claim ─► summary ─► prompt ─► rates ─► model ─► emit, emit, ... ─► append ─► commit ─► dispatch
     (once    (older     (pure,      │               (fenced; renews     (one       (fenced)
     per attempt) steps)  limits)    ▼                the lease)          wins)
                                deferred             ▲

@@ -1,4 +1,4 @@
-"""chats: bring a request of the AI SDK to the task of its chat.
+"""chats: bring a request of the AI SDK, AG-UI or A2A to the task of its chat.
 
     no task of the chat ──────────────────────► new task, with the earlier messages as its history
     answers and decisions in the last message ─► the calls that wait for them

@@ -2,6 +2,6 @@
 
     request ─► Caller ─► scope ─► one thread: the caller's task, then the client library ─► JSON ─► ETag ─► response
 
-Open `endpoints.py` first. `models.py` holds the bodies, and `openapi.py` completes the document. `app.py` puts the
-parts together. Streams of tasks are in `roboco.gateway.streams`.
+Open `endpoints.py` first. `models.py` holds the bodies, and `openapi.py` completes the document. Streams of tasks
+are in `roboco.gateway.streams`.
 """
