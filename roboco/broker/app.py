@@ -24,7 +24,6 @@ def app_settings(
     *,
     pool: str = "prefork",
     concurrency: int | None = None,
-    prefetch: int = 1,
     sink: DeadLetterSink | None = None,
     keys: tuple[str, ...] = (),
 ) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def app_settings(
         "worker_consumer": "roboco.broker.consumer:GuardedConsumer",
         "worker_pool": pool,
         "worker_concurrency": concurrency,
-        "worker_prefetch_multiplier": prefetch,
+        "worker_prefetch_multiplier": 1,
         "worker_cancel_long_running_tasks_on_connection_loss": False,
         "worker_send_task_events": True,
         "worker_enable_remote_control": True,  # Flower queries the workers through it

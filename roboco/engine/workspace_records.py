@@ -244,13 +244,13 @@ class _MissingTeam(CorruptHistory):
 class FrozenTeams:
     """The frozen teams. `team.json` is created once, and never replaced, so a team that was read stays valid."""
 
-    def __init__(self, files: Files, size: int = 1000, origin: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, files: Files, origin: Mapping[str, str] = MappingProxyType({})) -> None:
         """`origin` names the release and the model server of this process, for readers of `team.json`."""
         self._files = files
         self._origin = origin
         self._just_frozen: dict[str, Team] = {}
-        self.get = lru_cache(maxsize=size)(self._read_team_of)
-        self.fork_of = lru_cache(maxsize=size)(self._read_fork)
+        self.get = lru_cache(maxsize=1000)(self._read_team_of)
+        self.fork_of = lru_cache(maxsize=1000)(self._read_fork)
         self.recorded_calls_of = lru_cache(maxsize=_MAX_RECORDS)(self._read_recorded_calls)
 
     def _read_team_of(self, task_id: str) -> Team:

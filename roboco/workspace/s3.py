@@ -70,9 +70,7 @@ _KEY_REMEDIES = {
 _CURSOR_REFUSED_CODE = "InvalidArgument"
 
 
-def connect_s3(
-    endpoint_url: str | None, region: str | None = None, timeout: float = 20.0, attempts: int = MAX_ATTEMPTS
-) -> Any:
+def connect_s3(endpoint_url: str | None, timeout: float = 20.0, attempts: int = MAX_ATTEMPTS) -> Any:
     """Return a client with a limit on every wait. boto3 reads the credentials from the environment.
 
     Each attempt waits `timeout` seconds for an answer.
@@ -88,7 +86,7 @@ def connect_s3(
         user_agent=f"roboco boto3/{boto3.__version__}",  # boto3 builds its default anew for each call
     )
     session = boto3.session.Session()
-    region = region or session.region_name or "us-east-1"
+    region = session.region_name or "us-east-1"
     client = session.client("s3", endpoint_url=endpoint_url, region_name=region, config=config)
     client.meta.events.register("before-parse.s3", _refuse_foreign_answer)
     return client
