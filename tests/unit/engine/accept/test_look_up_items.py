@@ -6,7 +6,7 @@ import pytest
 
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import inbox_path, item_path
-from roboco.engine.accept.accept_item import accept_item
+from roboco.engine.accept.accept_item import accept_item, stored_item
 from roboco.errors import TransientError
 from tests.support.memory_ports.journeys import MANUAL
 from tests.support.memory_ports.watch import make_call
@@ -60,3 +60,21 @@ def test_if_a_server_does_not_answer_after_the_item_was_sent_the_error_names_its
     accept_item(world.engine, TASK, message(world))
     world.settle()
     assert texts_of_user(world) == ["go", "more"]
+
+
+def test_a_message_that_is_applied_between_the_reads_of_a_look_up_is_found() -> None:
+    world = MANUAL.at_rest()
+    world.send("more", ITEM)
+
+    def watch(name: str, call: Any) -> Any:
+        found = call()
+        if name == "files.get":
+            world.watch = make_call
+            world.settle()
+        return found
+
+    world.watch = watch
+    found = stored_item(world.engine.workspace, TASK, ITEM)
+    assert isinstance(found, UserMessage)
+    assert found.text == "more"
+    assert not world.files.names(inbox_path(TASK))
