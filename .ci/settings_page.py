@@ -111,16 +111,18 @@ def _group(part: Part, title: str, names: tuple[str, ...], texts: dict[str, str]
         first, _, rest = texts[name].partition("\n\n")
         variable = f"`{part.prefix}{name.upper()}`" if part.prefix else f"`{name}`"
         default = _default(name, part.model)
-        lines.append(f"| {variable} | {_value(hints[name])} | {default} | {first.removesuffix('.')} |")
+        lines.append(f"| {variable} | {_value(hints[name], first)} | {default} | {first.removesuffix('.')} |")
         if rest:
             details.append(f"\n{variable}: {rest}")
     return "\n".join([*lines, *details]) + "\n"
 
 
-def _value(hint: Any) -> str:
-    """Return the kind of a field's values, with their bounds."""
+def _value(hint: Any, meaning: str) -> str:
+    """Return the kind of a field's values, with their bounds. The meaning of a path begins with its kind."""
     kind, bounds = (get_args(hint)[0], get_args(hint)[1]) if get_origin(hint) is Annotated else (hint, None)
     if type(None) in get_args(kind):
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Annotated and bounds is None:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(kind))
@@ -132,7 +134,7 @@ def _value(hint: Any) -> str:
         return f"{low:,} to {high:,}"
     if low is not None:
         return f"{low:,} or more"
-    return {str: "text", Path: "folder", Allowlist: "file"}.get(kind, "list")
+    return {str: "text", Path: meaning.split()[0].strip(",").lower(), Allowlist: "file"}.get(kind, "list")
 
 
 def _default(name: str, model: type[BaseModel]) -> str:

@@ -206,7 +206,7 @@ class Settings(BaseModel):
     Histories and the audit log show it. The command line uses `cli:USER@HOST` without it.
     """
     audit_log: Path | None = None
-    """File to which each control, approval, change of limits and act of an operator adds a JSON line.
+    """File to which each control, approval, change of limits and act of an operator adds JSON lines.
 
     A line before the act has the outcome `begun`; one after it says how it ended, and also goes to the logger
     `roboco.audit`. It is a regular file, `/dev/stdout` or `/dev/stderr`. While it cannot be opened or written,

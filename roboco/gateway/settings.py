@@ -116,7 +116,7 @@ class GatewaySettings(BaseModel):
     flower_url: str | None = None
     """The address of Flower, as operators reach it: the page and the API link to it. Without it they do not."""
     roboto_team: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = None
-    """The team of ROBOCO_TEAMS_DIR that new chats of roboto.ai's client run, or None to refuse them."""
+    """The team of ROBOCO_TEAMS_DIR that new chats of roboto.ai's client run; without it they are refused."""
 
     @model_validator(mode="after")
     def _check_provider(self) -> Self:

@@ -33,7 +33,9 @@ def exists(path: str, test: str) -> bool:
 
 def test_settings_page_is_generated_from_the_settings() -> None:
     generated = runpy.run_path(str(SETTINGS_PAGE))
-    assert generated["page"]() == (GUIDES / "settings.md").read_text(), "run python .ci/settings_page.py"
+    page = generated["page"]()
+    assert page == (GUIDES / "settings.md").read_text(), "run python .ci/settings_page.py"
+    assert all(f"`ROBOCO_{row} |" in page for row in ("CALLER` | text", "AUDIT_LOG` | file", "HEALTH_DIR` | folder"))
 
 
 def test_index_names_every_guide() -> None:
