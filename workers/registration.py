@@ -3,7 +3,7 @@
     every 3 s ─► register: pools, release, what it runs ─► asked to drain? ─► SIGTERM to itself
     SIGTERM ───► registered as draining until the process ends ─► unregistered
 
-It does not run beside another deployment whose messages or streams would be mixed with its own:
+A worker does not run beside another deployment whose messages or streams would be mixed with its own:
 
     broker        one deployment for each database of Redis or virtual host: the names of queues are fixed
     Redis         the databases of a server share their channels: one deployment for each prefix

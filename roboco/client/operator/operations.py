@@ -261,10 +261,10 @@ class Operations:
         `until` is the time since which a task has not progressed. By default that is twice the time after which a lost
         lease is noticed and its work sent again. A page may be empty and have a cursor.
         """
-        return stuck_page(self._engine, self._queues, task_filter(None, filters), cursor, check_limit(limit))
+        return _stuck_page(self._engine, self._queues, task_filter(None, filters), cursor, check_limit(limit))
 
 
-def stuck_page(
+def _stuck_page(
     engine: Engine, queues: Callable[[], Sequence[QueueStats]], wanted: TaskFilter, cursor: str, limit: int
 ) -> StuckPage:
     """Return the stuck tasks of a page of `limit` tasks. Raise UsageError if a condition or the cursor is wrong."""

@@ -202,14 +202,14 @@ def csv_lines(report: UsageSummary) -> Iterator[str]:
     A text that a spreadsheet would compute begins with an apostrophe, and signs that control a terminal are escaped as
     in JSON. Names of models come from their servers.
     """
-    yield csv_header(report.by)
+    yield _csv_header(report.by)
     for row in report.rows:
         values = _values(report.by, row)
         cost = f"{values.pop('cost'):.9f}".rstrip("0").rstrip(".")
         yield _csv_line([*(_safe_cell(value) for value in values.values()), cost])
 
 
-def csv_header(by: tuple[Dimension, ...]) -> str:
+def _csv_header(by: tuple[Dimension, ...]) -> str:
     """Return the first line of the CSV."""
     return _csv_line([*by, *MEASURES])
 

@@ -164,7 +164,7 @@ def start(
     steps = list(workspace.histories.read(source))
     if not steps:
         raise NotFound(f"no task {source!r} in this workspace")
-    asked = first_message(workspace, source, steps) if seq is None else seq
+    asked = _first_message(workspace, source, steps) if seq is None else seq
     shared = fork_prefix(steps, asked)
     record = _checked_record(recorded_calls_of(steps, shared[-1].seq))
     limits = _limits_of_run(team.limits, asked_limits, shared, steps)
@@ -172,7 +172,7 @@ def start(
         source=source, seq=shared[-1].seq, group=group, runs=runs, unrecorded=options.get("unrecorded", "run")
     )
     team = _with_rule(team, rule, workspace.frozen_teams.get(source)).model_copy(update={"limits": limits})
-    started = run_ids(group, runs)
+    started = _run_ids(group, runs)
     team = _team_of_repetition(workspace, started[0], team) or team
     check_prompts(team, started[0], steps[0])
     for task_id in started:
@@ -183,12 +183,12 @@ def start(
 def find(workspace: WorkspaceRecords, source: str, group: str) -> tuple[str, list[str]]:
     """Return the ids of a task's comparison and of its runs. Raise NotFound if there is none."""
     try:
-        rule = _rule_of(workspace, run_ids(comparison_id(source, group), 1)[0])
+        rule = _rule_of(workspace, _run_ids(comparison_id(source, group), 1)[0])
     except UsageError:
         rule = None
     if rule is None or rule.source != source:
         raise NotFound(f"task {source!r} has no comparison {group[:80]!r}")
-    return rule.group, run_ids(rule.group, rule.runs)
+    return rule.group, _run_ids(rule.group, rule.runs)
 
 
 def _rule_of(workspace: WorkspaceRecords, task_id: str) -> WhatIf:
@@ -230,13 +230,13 @@ def _team_of_runs(workspace: WorkspaceRecords, settings: Settings, source: str, 
     return parse_team(team_as_data(team.model_copy(update={"agents": agents})), "the team with these prompts")
 
 
-def first_message(workspace: WorkspaceRecords, source: str, steps: Sequence[TaskStep]) -> int:
+def _first_message(workspace: WorkspaceRecords, source: str, steps: Sequence[TaskStep]) -> int:
     """Return the position of the message with which the task began: after imported steps, or after those of a fork."""
     origin = workspace.frozen_teams.own_fork_of(source, steps[0])
     return fold(steps).imported if origin is None else min(origin.seq, len(steps) - 1)
 
 
-def run_ids(group: str, runs: int) -> list[str]:
+def _run_ids(group: str, runs: int) -> list[str]:
     """Return the ids of the runs of a comparison."""
     return [check_task_id(f"{group}-{number}") for number in range(1, runs + 1)]
 

@@ -62,7 +62,7 @@ def wait_cause(
         found = recorded_cause(task, engine.clock.now()) or _awaited(engine, task_id, task)
         if found is not None:
             return found
-    pool = awaited_pool(engine.workspace, task_id, task)
+    pool = _awaited_pool(engine.workspace, task_id, task)
     if pool and (broken := _server_fault(engine, task_id, pool)) is not None:
         return broken
     if pool and task is not None and (found := stated_cause(task)) is not None:
@@ -122,7 +122,7 @@ def _missing_message(pool: str, silence: Mapping[str, float | None]) -> str:
     return f"{since}; start one: celery -A roboco.workers.{pool} worker"
 
 
-def awaited_pool(workspace: WorkspaceRecords, task_id: str, task: Snapshot | None) -> str:
+def _awaited_pool(workspace: WorkspaceRecords, task_id: str, task: Snapshot | None) -> str:
     """Return the pool that has to act next, or "" if a worker acts already, or a person or client has to."""
     if task is None or task.position.phase in (Phase.UNDECIDED, Phase.END):
         return COORDINATOR

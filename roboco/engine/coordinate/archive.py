@@ -91,12 +91,12 @@ def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:
 def _expire_indexed(engine: Engine, task_id: str, generation: str, is_indexed: bool) -> None:
     """Let Redis expire the closed task. If the task index lacks its end, schedule a pass that enters it first."""
     if is_indexed:
-        expire_task(engine, task_id, generation)
+        _expire_task(engine, task_id, generation)
     else:
         engine.tasks.schedule.set(task_id, INDEX_RETRY_DELAY)
 
 
-def expire_task(engine: Engine, task_id: str, generation: str) -> None:
+def _expire_task(engine: Engine, task_id: str, generation: str) -> None:
     """Let Redis expire a closed task after the retention time.
 
     Schedule another pass instead if Redis has lost the task's end, or if the sweeper has started a new generation of

@@ -50,7 +50,7 @@ from roboco.ports.task_store import Commit
 _log = logging.getLogger(__name__)
 
 
-def guarded_router(engine: Engine, task_id: str, name: str) -> Router:
+def _guarded_router(engine: Engine, task_id: str, name: str) -> Router:
     """Return the user's router with guards: if it raises, or kills its worker repeatedly, the task fails.
 
     The returned router raises TransientError while another worker calls the user's router for the same task.
@@ -112,7 +112,7 @@ class NextStep:
         """Return the next action. `give_up_reason` is why the pending turn gets no further attempt."""
         engine, task = self.engine, self.task
         model = self.team.collaboration_model
-        router = guarded_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
+        router = _guarded_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
         started, teams = None, engine.workspace.frozen_teams
         if self.team.limits.with_overrides(task.state.limit_overrides).max_seconds is not None:
             started = teams.started_at(self.task_id, task.state, task.steps.first)

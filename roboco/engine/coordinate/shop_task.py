@@ -93,7 +93,7 @@ def revoke_task(engine: Engine, task_id: str, seq: int, call: ToolCall, tool: Ta
         _log.warning("the Celery task %s of call %s of task %s is not revoked: %s", tool.task, call.id, task_id, error)
 
 
-def describe_shop_task(assignment: ToolAssignment, call: ToolCall, tool: TaskTool) -> str:
+def _describe_shop_task(assignment: ToolAssignment, call: ToolCall, tool: TaskTool) -> str:
     """Return the Celery task of the call, for people."""
     return f"{SHOP_WAIT}{tool.task} ({shop_task_id(assignment.task_id, assignment.seq, call.id)})"
 
@@ -192,7 +192,7 @@ class _Sending:
 
     @property
     def _named(self) -> str:
-        return describe_shop_task(self._assignment, self._call, self._tool)
+        return _describe_shop_task(self._assignment, self._call, self._tool)
 
 
 def _tool(team: Team, call: ToolCall) -> TaskTool:
@@ -203,7 +203,7 @@ def _tool(team: Team, call: ToolCall) -> TaskTool:
 
 def _timed_out(assignment: ToolAssignment, call: ToolCall, tool: TaskTool) -> ToolOutcome:
     """Return the outcome of a call without an answer: unknown if it is irreversible, else a failure."""
-    why = f"{describe_shop_task(assignment, call, tool)} has not answered within its {tool.timeout:g} s"
+    why = f"{_describe_shop_task(assignment, call, tool)} has not answered within its {tool.timeout:g} s"
     return ended_outcome(tool, call.id, why, round(tool.timeout * 1000))
 
 
@@ -240,7 +240,7 @@ def accept_task_answer(engine: Engine, given: TaskAnswer) -> None:
     if state.outcome is not None and not needs_resolution(state.outcome):
         raise StateConflict(f"call_id: call {call_id!r} has a result already; this answer of its Celery task is late")
     assignment = ToolAssignment(task_id, step.seq, task.position.epoch, call_id, state.attempt)
-    outcome = _outcome(given, call, tool, describe_shop_task(assignment, call, tool))
+    outcome = _outcome(given, call, tool, _describe_shop_task(assignment, call, tool))
     took = max(0.0, engine.clock.now() - sent.at)
     engine.services.telemetry.record(TOOL_SECONDS, took, call.tool_name, "error" if outcome.result.is_error else "ok")
     result = outcome.result.model_copy(update={"runtime_ms": round(took * 1000)})

@@ -60,7 +60,7 @@ class AppliedItems:
         """Mark the items as applied. Cost: a PUT and a DELETE for each item that the pass has read."""
         for item_id, (item, seq) in self._items.items():
             if item is None:
-                mark_applied(self._engine, self._task_id, item_id, seq)
+                _mark_applied(self._engine, self._task_id, item_id, seq)
             else:
                 _mark(self._engine, self._task_id, item, seq)
         self._items.clear()
@@ -86,7 +86,7 @@ def pending_items(engine: Engine, task_id: str, task: Snapshot, applied: Collect
         if item is None:
             engine.tasks.task_store.remove_item(task_id, item_id)
         elif _is_applied(engine.workspace, task_id, item_id, task) or _arrived_late(item, task):
-            mark_applied(engine, task_id, item_id, task.position.seq - 1)
+            _mark_applied(engine, task_id, item_id, task.position.seq - 1)
         else:
             found.append(item)
     ended = superseded(found)
@@ -110,7 +110,7 @@ def _without_vain_interrupts(engine: Engine, task_id: str, task: Snapshot, items
     if vain and next(engine.workspace.histories.read(task_id, task.position.seq), None) is not None:
         return tuple(items)
     for item_id in vain:
-        mark_applied(engine, task_id, item_id, task.position.seq - 1)
+        _mark_applied(engine, task_id, item_id, task.position.seq - 1)
     return tuple(item for item in items if item.item_id not in vain)
 
 
@@ -149,10 +149,10 @@ def _mark_pause_applied(engine: Engine, task_id: str, item_id: str, seq: int) ->
             engine.workspace.files.put(applied_path(task_id, item_id), taken.model_dump_json().encode())
         engine.tasks.task_store.remove_item(task_id, item_id)
     else:
-        mark_applied(engine, task_id, item_id, seq)
+        _mark_applied(engine, task_id, item_id, seq)
 
 
-def mark_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
+def _mark_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
     """Mark the item as applied, or as superseded, at the position `seq` or before. Remove it from the inbox."""
     data = engine.workspace.files.get(item_path(task_id, item_id))
     if data is None:

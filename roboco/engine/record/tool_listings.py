@@ -51,7 +51,7 @@ LOST_REQUEST_DELAY = 30.0
 """Seconds, beside the server's `connect_timeout`, after which a request without an answer is sent again."""
 
 
-def servers_of(team: Team, agent: Agent) -> tuple[str, ...]:
+def _servers_of(team: Team, agent: Agent) -> tuple[str, ...]:
     """Return the MCP servers whose tools the agent may use, in the order in which it names them."""
     found = (_server_of(team, name) for name in team.tools_of(agent)) if team.mcp_servers else ()
     return tuple(dict.fromkeys(server for server in found if server is not None))
@@ -70,7 +70,7 @@ def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> List
     does not allow a server, or if it lacks a tool that the team names.
     """
     found: dict[str, Listing] = {}
-    for server in servers_of(team, agent):
+    for server in _servers_of(team, agent):
         listing = stored_listing(engine.workspace, task_id, server)
         if listing is None:
             listing = _failed_listing(engine.workspace, task_id, server)

@@ -92,7 +92,7 @@ def _asked_again(turn: ClaimedTurn, reason: str) -> TypedAnswer:
 
 def reply_metadata(prepared: PreparedRequest, reply: Reply) -> dict[str, object]:
     """Return the metadata of a step with a whole reply."""
-    metadata = usage_metadata(prepared, reply.usage) | {
+    metadata = _usage_metadata(prepared, reply.usage) | {
         "model": reply.model,
         "finish_reason": reply.finish_reason,
         "timings": {"first_token_ms": reply.first_token_ms, "duration_ms": reply.duration_ms},
@@ -105,15 +105,15 @@ def reply_metadata(prepared: PreparedRequest, reply: Reply) -> dict[str, object]
         REASONING: reply.reasoning,
         PROVIDER: reply.provider,
     }
-    return metadata | fallback_metadata(prepared) | {name: value for name, value in optional.items() if value}
+    return metadata | _fallback_metadata(prepared) | {name: value for name, value in optional.items() if value}
 
 
-def fallback_metadata(prepared: PreparedRequest) -> dict[str, object]:
+def _fallback_metadata(prepared: PreparedRequest) -> dict[str, object]:
     """Return the metadata of a turn that another profile than the agent's answers; empty for any other turn."""
     return {"fallback": prepared.fallback} if prepared.fallback else {}
 
 
-def usage_metadata(prepared: PreparedRequest, used: ModelUsage) -> dict[str, object]:
+def _usage_metadata(prepared: PreparedRequest, used: ModelUsage) -> dict[str, object]:
     """Return the usage of the turn and of its summaries. The cost is present only if there are prices."""
     made, cost = prepared.summary.usage.plus(prepared.spent), prepared.request.profile.cost(used)
     usage = used.metadata()
@@ -136,15 +136,15 @@ def _cost(cost: float) -> dict[str, object]:
 
 def failure_metadata(prepared: PreparedRequest, error: ModelError, texts: list[str], chunks: int) -> dict[str, object]:
     """Return the metadata of a step whose model call failed."""
-    usage = usage_metadata(prepared, failed_usage(error, prepared.memory.tokens, texts))
-    return usage | fallback_metadata(prepared) | {"context": prepared.memory.report, "chunks": chunks}
+    usage = _usage_metadata(prepared, failed_usage(error, prepared.memory.tokens, texts))
+    return usage | _fallback_metadata(prepared) | {"context": prepared.memory.report, "chunks": chunks}
 
 
 def interruption_metadata(
     prepared: PreparedRequest, used: ModelUsage, chunks: int, receipt: dict[str, object]
 ) -> dict[str, object]:
     """Return the metadata of an interrupted step. Its usage is an estimate: the model reported none."""
-    return usage_metadata(prepared, used) | {
+    return _usage_metadata(prepared, used) | {
         "interrupted": True,
         "receipt": receipt,
         "context": prepared.memory.report,

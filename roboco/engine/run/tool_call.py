@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 LOST_REASON = "the worker that ran this call was lost, or the call was ended because its time was up"
 
 
-def is_irreversible(spec: ToolDeclaration | None) -> bool:
+def _is_irreversible(spec: ToolDeclaration | None) -> bool:
     """Return True if the tool has an effect that must not happen twice."""
     return spec is not None and spec.effect == "irreversible"
 
@@ -84,7 +84,7 @@ class ClaimedCall:
     @property
     def irreversible(self) -> bool:
         """True if the tool has an effect that must not happen twice."""
-        return is_irreversible(self.spec)
+        return _is_irreversible(self.spec)
 
     def interrupt(self) -> None:
         """Interrupt the tool. Another thread calls this."""
@@ -374,7 +374,7 @@ def close_overdue_call(engine: Engine, order: ToolAssignment, timeout: float) ->
         call = next(call for call in step.calls if call.id == order.call_id)
         span.annotate(agent=step.agent_name, tool=call.tool_name, error="timeout")
         engine.services.telemetry.record(TOOL_SECONDS, timeout, call.tool_name, "error")
-        if is_irreversible(spec_of(team, step, call)):
+        if _is_irreversible(spec_of(team, step, call)):
             restart_call(engine, team, order, call, worker_lost=True)
         else:
             killed = failed_outcome(call.id, f"tool {call.tool_name!r} was killed after {timeout:g} s")

@@ -83,58 +83,6 @@ from roboco.ports.task_store import Commit
 from roboco.ports.telemetry import Operation, OperationSpan
 from roboco.ports.tools import Listings, MissingListing
 
-
-def commit_turn(
-    turn: ClaimedTurn, content: StepContent, metadata: dict[str, object], agent_name: str | None = None
-) -> TurnResult:
-    """Append the step to the history, and commit it. If another step has the position, apply that one instead.
-
-    The step is by the turn's agent, unless it has another `agent_name`. While the workspace does not answer, keep the
-    step and append it again, for as long as this worker has the turn: the model is paid for it once. Raise
-    TransientError if the turn is lost meanwhile, or if Redis does not answer: the step may be stored.
-    """
-    engine, order, task = turn.engine, turn.claim.assignment, turn.task
-    chosen: dict[str, object] = {"attempt": order.attempt, "routing": task.position.routing}
-    remote = turn.retry(
-        lambda: settle(engine, turn.team, order.task_id, task.position, next(reversed(turn.messages), None)),
-        f"the remote task of step {order.seq}",
-    )
-    parts, about = content.parts, metadata | content.metadata() | remote
-    if agent_name is None and turn.team.holds_text:
-        parts, about = held_back(turn.team, task.position.agent, (order.task_id, order.seq), parts, about)
-    step = TaskStep(
-        step_id=step_id_at(order.task_id, order.seq),
-        seq=order.seq,
-        agent_name=agent_name or task.position.agent,
-        parts=parts,
-        created_at=engine.now(),
-        metadata=(chosen if agent_name is None else {}) | about | unfinished_usage_metadata(turn.team, task),
-    ).sealed(task.state.last_digest)
-
-    def append() -> TaskStep:
-        try:
-            return engine.workspace.histories.append(order.task_id, step)
-        except TransientError as error:
-            turn.progress.kept = strip_credentials(str(error))[:500]
-            raise
-
-    stored = turn.retry(append, f"step {step.seq}")
-    turn.progress.kept = ""
-    seconds = engine.clock.now() - turn.claimed_at
-    record_turn_metrics(engine.services, turn.span, turn.profile.model, step, seconds)
-    if stored.digest != step.digest:
-        recover.catch_up(engine, order.task_id, task)
-        engine.services.dispatcher.advance(order.task_id)
-        return TurnOutcome.REPLACED
-    events = recover.step_events(engine, order.task_id, step, task.steps.tail[-1])
-    commit = Commit(step, state_after(task.state, step), events)
-    continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
-    if not continued or is_log_full(engine, task):
-        engine.services.dispatcher.advance(order.task_id)
-    day_budgets.count_for_caller(engine, order.task_id, task.steps.first, commit.state)
-    return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -197,7 +145,7 @@ def _run_or_report(turn: ClaimedTurn) -> TurnResult:
     except ModelError as error:
         if error.retryable:
             return try_later(turn, error)
-        return commit_turn(turn, content_of_failure(turn, error.code, str(error)), {})
+        return _commit_turn(turn, content_of_failure(turn, error.code, str(error)), {})
     except TransientError as error:
         return try_later(turn, error)
     except (Conflict, CorruptHistory):
@@ -205,7 +153,7 @@ def _run_or_report(turn: ClaimedTurn) -> TurnResult:
     except Exception as error:
         _log.exception("step %d of task %s fails", turn.claim.assignment.seq, turn.task_id)
         message = error_text(f"{type(error).__name__}: {error}")
-        return commit_turn(turn, content_of_failure(turn, "internal", message), {})
+        return _commit_turn(turn, content_of_failure(turn, "internal", message), {})
 
 
 def _run(turn: ClaimedTurn) -> TurnResult:
@@ -213,7 +161,7 @@ def _run(turn: ClaimedTurn) -> TurnResult:
     try:
         listings = listings_for(turn.engine, turn.task_id, turn.team, turn.agent)
     except UsageError as error:
-        return commit_turn(turn, content_of_failure(turn, "team", str(error)), {})
+        return _commit_turn(turn, content_of_failure(turn, "team", str(error)), {})
     if isinstance(listings, MissingListing):
         if not turn.cancellation.requested:
             outcome = defer(turn, listings.seconds, listings.reason, TurnOutcome.DEFERRED)
@@ -237,18 +185,18 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
         except NotRunnable as error:
             where = f"agents worker {turn.engine.services.workers.node_name!r} cannot describe the agent's tools"
             content = content_of_failure(turn, error.code, f"{where}: {error.remedy('agents')}")
-            return commit_turn(turn, content, summary_metadata(ready_of(result)))
+            return _commit_turn(turn, content, summary_metadata(ready_of(result)))
         except UsageError as error:
-            return commit_turn(turn, content_of_failure(turn, "team", str(error)), summary_metadata(ready_of(result)))
+            return _commit_turn(turn, content_of_failure(turn, "team", str(error)), summary_metadata(ready_of(result)))
         if prepared.refused:
             step = limit_step(prepared.refused, turn.agent.name)  # `decide` chooses what follows
             metadata = step.metadata | summary_metadata(prepared.summary)
-            return commit_turn(turn, StepContent(step.parts), metadata, step.agent_name)
+            return _commit_turn(turn, StepContent(step.parts), metadata, step.agent_name)
         if choice.too_long is not None and prepared.memory.tokens >= choice.too_long[0]:  # it has nothing to leave out
             refusal = choice.too_long[1]
             content = content_of_failure(turn, refusal.code, refusal.message)
             counted = ModelError(refusal.code, refusal.message, False)  # `choice.spent` has its tokens
-            return commit_turn(turn, content, failure_metadata(prepared, counted, [], choice.chunks))
+            return _commit_turn(turn, content, failure_metadata(prepared, counted, [], choice.chunks))
         outcome = _request_reply(turn, prepared, choice)
         if not isinstance(outcome, Choice):
             return outcome
@@ -323,7 +271,7 @@ def _stream_reply(
     if reply is not None and not output.truncated:  # text that was not published before the requested end is dropped
         content = content_of_reply(turn, "".join(texts), reply, prepared)
         metadata = reply_metadata(prepared, reply) | {"chunks": output.chunk_count}
-        outcome = commit_turn(turn, content, metadata)
+        outcome = _commit_turn(turn, content, metadata)
         _record_reply(turn, prepared.request.profile, reply, awaited)
         return outcome
     if not cancellation.requested:
@@ -333,7 +281,7 @@ def _stream_reply(
         message.wait_answered()
     used = or_estimate(stream.usage, prepared.memory.tokens, texts)
     metadata = interruption_metadata(prepared, used, output.chunk_count, receipt)
-    return commit_turn(turn, StepContent((TextPart(text="".join(texts)),)), metadata)
+    return _commit_turn(turn, StepContent((TextPart(text="".join(texts)),)), metadata)
 
 
 def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaited: bool) -> None:
@@ -368,4 +316,55 @@ def _handle_failure(
         restart_turn(turn.engine, turn.task_id, turn.task, str(error), turn.claim.token)
         return TurnOutcome.CUT_OFF
     content = content_of_failure(turn, error.code, error.message, "".join(texts))
-    return commit_turn(turn, content, failure_metadata(prepared, error, texts, output.chunk_count))
+    return _commit_turn(turn, content, failure_metadata(prepared, error, texts, output.chunk_count))
+
+
+def _commit_turn(
+    turn: ClaimedTurn, content: StepContent, metadata: dict[str, object], agent_name: str | None = None
+) -> TurnResult:
+    """Append the step to the history, and commit it. If another step has the position, apply that one instead.
+
+    The step is by the turn's agent, unless it has another `agent_name`. While the workspace does not answer, keep the
+    step and append it again, for as long as this worker has the turn: the model is paid for it once. Raise
+    TransientError if the turn is lost meanwhile, or if Redis does not answer: the step may be stored.
+    """
+    engine, order, task = turn.engine, turn.claim.assignment, turn.task
+    chosen: dict[str, object] = {"attempt": order.attempt, "routing": task.position.routing}
+    remote = turn.retry(
+        lambda: settle(engine, turn.team, order.task_id, task.position, next(reversed(turn.messages), None)),
+        f"the remote task of step {order.seq}",
+    )
+    parts, about = content.parts, metadata | content.metadata() | remote
+    if agent_name is None and turn.team.holds_text:
+        parts, about = held_back(turn.team, task.position.agent, (order.task_id, order.seq), parts, about)
+    step = TaskStep(
+        step_id=step_id_at(order.task_id, order.seq),
+        seq=order.seq,
+        agent_name=agent_name or task.position.agent,
+        parts=parts,
+        created_at=engine.now(),
+        metadata=(chosen if agent_name is None else {}) | about | unfinished_usage_metadata(turn.team, task),
+    ).sealed(task.state.last_digest)
+
+    def append() -> TaskStep:
+        try:
+            return engine.workspace.histories.append(order.task_id, step)
+        except TransientError as error:
+            turn.progress.kept = strip_credentials(str(error))[:500]
+            raise
+
+    stored = turn.retry(append, f"step {step.seq}")
+    turn.progress.kept = ""
+    seconds = engine.clock.now() - turn.claimed_at
+    record_turn_metrics(engine.services, turn.span, turn.profile.model, step, seconds)
+    if stored.digest != step.digest:
+        recover.catch_up(engine, order.task_id, task)
+        engine.services.dispatcher.advance(order.task_id)
+        return TurnOutcome.REPLACED
+    events = recover.step_events(engine, order.task_id, step, task.steps.tail[-1])
+    commit = Commit(step, state_after(task.state, step), events)
+    continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
+    if not continued or is_log_full(engine, task):
+        engine.services.dispatcher.advance(order.task_id)
+    day_budgets.count_for_caller(engine, order.task_id, task.steps.first, commit.state)
+    return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED
