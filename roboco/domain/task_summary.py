@@ -1,4 +1,4 @@
-"""TaskSummary: the content of `task.json`. It can be computed again from the history."""
+"""TaskSummary: the content of `task.json`, a task at a glance."""
 
 from typing import Any
 

@@ -43,6 +43,14 @@ def test_index_names_every_guide() -> None:
     assert named == {page.name for page in GUIDES.glob("*.md")} - {"index.md"}
 
 
+def test_workspace_page_names_every_file_of_a_task() -> None:
+    page, code = (GUIDES / "workspace.md").read_text(), (ROOT / "roboco" / "domain" / "paths.py").read_text()
+    files = set(re.findall(r"task_id\)\}/([a-z_]+(?:\.jsonl?|/))", code))
+    files |= {f"mcp/SERVER{ending}" for ending in re.findall(r"server\)\}([a-z.]+)\"", code)}
+    assert {"newest_notifications.json", "mcp/SERVER.requests.json"} <= files
+    assert sorted(one for one in files if f"{{task_id}}/{one}" not in page) == []
+
+
 def test_links_lead_to_files() -> None:
     targets = [(page, target) for page, text in TEXTS.items() for target in LINK.findall(text) if "://" not in target]
     assert [(name_of(page), target) for page, target in targets if not (page.parent / target).exists()] == []
