@@ -6,37 +6,35 @@ A repetition changes nothing. If two ratings of a caller are stored at the same 
 file is no part of the history: agents do not read it, and a fork does not copy it.
 """
 
-from datetime import datetime
 from typing import Any
 
 from roboco.domain.feedback import Feedback, Rating, feedback_id
 from roboco.domain.inbox.submission import parse_arguments
 from roboco.domain.paths import feedback_path
 from roboco.engine.engine import Engine, WorkspaceRecords
-from roboco.errors import NotFound, TransientError, UsageError
-
-_TRIES = 10
-"""Writes that are tried while other ratings of the same caller win."""
+from roboco.errors import NotFound, UsageError
+from roboco.ports.memories import change_record
 
 
 def store_feedback(engine: Engine, task_id: str, seq: int, by: str, rating: dict[str, Any]) -> Feedback:
     """Store the rating and return it. Raise UsageError if it is wrong, or the step is none of an agent."""
     checked = parse_arguments(Rating, rating)
     _check_step(engine.workspace, task_id, seq)
-    identity = feedback_id(task_id, seq, by)
-    path = feedback_path(task_id, seq, identity)
-    for _ in range(_TRIES):
-        stored = engine.workspace.files.get_versioned(path)
-        before = None if stored is None else Feedback.model_validate_json(stored.data)
+    identity, now = feedback_id(task_id, seq, by), engine.now()
+
+    def rated(before: Feedback | None) -> Feedback:
         if before is not None and before.rating == checked:
             return before
-        now = engine.now()
-        new = _feedback(identity, seq, by, checked, now if before is None else before.created_at, now)
-        if engine.workspace.files.replace(
-            path, new.model_dump_json().encode(), None if stored is None else stored.version
-        ):
-            return new
-    raise TransientError(f"the feedback on step {seq} of task {task_id!r} changes too often; send it again")
+        return Feedback(
+            feedback_id=identity,
+            seq=seq,
+            by=by,
+            created_at=now if before is None else before.created_at,
+            modified_at=now,
+            **dict(checked),
+        )
+
+    return rated(change_record(engine.workspace.files, feedback_path(task_id, seq, identity), _parsed, rated))
 
 
 def read_feedback(workspace: WorkspaceRecords, task_id: str) -> list[Feedback]:
@@ -46,17 +44,8 @@ def read_feedback(workspace: WorkspaceRecords, task_id: str) -> list[Feedback]:
     return [Feedback.model_validate_json(data) for data in found if data is not None]
 
 
-def _feedback(identity: str, seq: int, by: str, rating: Rating, created: datetime, modified: datetime) -> Feedback:
-    return Feedback(
-        feedback_id=identity,
-        seq=seq,
-        by=by,
-        created_at=created,
-        modified_at=modified,
-        sentiment=rating.sentiment,
-        categories=rating.categories,
-        notes=rating.notes,
-    )
+def _parsed(data: bytes | None) -> Feedback | None:
+    return None if data is None else Feedback.model_validate_json(data)
 
 
 def _check_step(workspace: WorkspaceRecords, task_id: str, seq: int) -> None:

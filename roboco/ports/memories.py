@@ -44,7 +44,7 @@ def change_record(
         if after == before or files.replace(path, after.model_dump_json().encode(), version):
             return before
         time.sleep(random.uniform(0, _MAX_PAUSE))  # noqa: S311 - spreads writers, and is no secret
-    raise TransientError(f"other writers keep changing {path!r}; the change is retried")
+    raise TransientError(f"other writers keep changing {path!r}; repeat the change")
 
 
 def _parsed(path: str, data: bytes | None) -> Memory:
