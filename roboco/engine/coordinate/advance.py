@@ -209,7 +209,7 @@ def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass
 
 def _check_pending_calls(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> PendingWork:
     task_id = current_pass.task_id
-    result = PendingCalls(engine, task_id, team, task, current_pass.items).check(redeliver=current_pass.by_sweeper)
+    result = PendingCalls(engine, task_id, team, task, current_pass.items).check(current_pass.by_sweeper)
     if isinstance(result, Rest):
         approval_times.announce(engine, task_id, team, task)
     return result
@@ -221,7 +221,7 @@ def _check_pending_turn(engine: Engine, team: Team, task: Snapshot, current_pass
         return _defer_to_pool(engine.services, team, current_pass) if isinstance(result, Decide) else result
     if is_paused(current_pass.items, task.position.seq) and not task.attempt.claimed:
         return _defer_to_pool(engine.services, team, current_pass)
-    return check_turn(engine, current_pass.task_id, team, task, redeliver=current_pass.by_sweeper)
+    return check_turn(engine, current_pass.task_id, team, task, current_pass.by_sweeper)
 
 
 def _starts_later(engine: Engine, task_id: str, task: Snapshot, pending_items: tuple[Item, ...]) -> bool:

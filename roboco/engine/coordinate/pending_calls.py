@@ -57,17 +57,17 @@ class PendingCalls:
     task: Snapshot
     inbox: tuple[Item, ...]
 
-    def check(self, redeliver: bool) -> Rest | Decide:
+    def check(self, by_sweeper: bool) -> Rest | Decide:
         """Have the open calls executed. Return Decide if none is open.
 
-        With `redeliver`, send the messages of unclaimed calls again if they were lost.
+        The sweeper sends the messages of unclaimed calls again if they were lost.
         """
         open_calls = self._open_calls()
         unclaimed = [pair for pair in open_calls if not pair[1].claimed and not self._is_shop_task(pair[0])]
         again = clear_stale_cancellation(self.engine.tasks, self.task_id, self.task)
         # the approvals of these may have just arrived
         due = {call.id for call, _ in unclaimed if needs_approval(self.team, call)}
-        if unclaimed and redeliver:
+        if unclaimed and by_sweeper:
             due = self._due(unclaimed, due)
         startable = [(self._assignment(call), call) for call, _ in unclaimed]
         for assignment, call in startable:
@@ -76,12 +76,12 @@ class PendingCalls:
         delegating = [pair for pair in startable if pair[1].tool_name == DELEGATE]
         start_sub_tasks(self.engine, self.team, self.task, delegating, None if again else due)
         expired = [(call, state) for call, state in open_calls if state.claimed and state.lease_left <= 0]
-        if expired and wait_for_renewal(self.engine, self.task_id, by_sweeper=redeliver):
+        if expired and wait_for_renewal(self.engine, self.task_id, by_sweeper):
             return Rest()
         for call, _ in expired:
             restart_call(self.engine, self.team, self._assignment(call), call)
         self._schedule_check(open_calls)
-        self._check_shop_tasks(open_calls, redeliver)
+        self._check_shop_tasks(open_calls, by_sweeper)
         return Rest() if open_calls else Decide()
 
     def _due(self, unclaimed: list[tuple[ToolCall, CallState]], approved: set[str]) -> set[str]:

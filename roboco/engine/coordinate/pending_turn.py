@@ -102,18 +102,18 @@ RESTART_CHECK_DELAY = 1.0
 """Seconds until a restarted turn is checked: a worker that is suspended may have taken its message."""
 
 
-def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliver: bool) -> Repeat | Rest | GiveUp:
-    """Check the pending turn. With `redeliver`, send its message again if it was lost.
+def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, by_sweeper: bool) -> Repeat | Rest | GiveUp:
+    """Check the pending turn. The sweeper sends its message again if it was lost.
 
     If the lease of its worker has expired, start another attempt. If that was the last one, store a dead letter and
     return GiveUp.
     """
     if not task.attempt.claimed:
-        return _check_unclaimed(engine, task_id, team, task, redeliver)
+        return _check_unclaimed(engine, task_id, team, task, by_sweeper)
     if task.attempt.lease_left > 0:
         schedule_check_after_lease(engine.tasks, task_id, task.attempt.lease_left)
         return Rest()
-    if wait_for_renewal(engine, task_id, by_sweeper=redeliver):
+    if wait_for_renewal(engine, task_id, by_sweeper):
         return Rest()
     if recover.catch_up(engine, task_id, task):  # the worker had stored the step
         return Repeat()
@@ -132,13 +132,13 @@ def _give_up(engine: Engine, task_id: str, task: Snapshot) -> GiveUp:
     return GiveUp(reason)
 
 
-def _check_unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliver: bool) -> Repeat | Rest:
+def _check_unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, by_sweeper: bool) -> Repeat | Rest:
     cleared = clear_stale_cancellation(engine.tasks, task_id, task)
     if outage.is_timeout_exceeded(team, task) and outage.pause_task(engine, task_id, task):
         return Repeat()
     if task.attempt.deferred_for is not None:
         _dispatch_deferred(engine, task_id, team, task, task.attempt.deferred_for)
-    elif cleared or (redeliver and needs_redelivery(engine, task_id, task)):
+    elif cleared or (by_sweeper and needs_redelivery(engine, task_id, task)):
         engine.services.dispatcher.turn(task.turn_order(task_id), task.position.agent)
     return Rest()
 
