@@ -4,6 +4,7 @@
     Redis: registrations of workers, newest first  ─► WorkersReport      `limit` of each pool
     Redis: slots and queues of rate limits         ─► RateReport         200 limits: the operator's, and those of the
                                                                          teams of 50 open tasks
+    Redis: open tasks, those with work first       ─► OpenTasks          `limit` tasks, and their rate limits
     Redis: a page of the task index, and its tasks ─► StuckPage          `limit` tasks
          (a read of Redis each) no step for long, no worker at work ─► cause; the broker's queues once a page, and only
          if a cause needs them
