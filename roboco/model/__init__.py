@@ -1,1 +1,4 @@
-"""Models over the chat completions protocol, with native or JSON tool calls. Read `openai_model.py` first."""
+"""Models: chat completions with native or JSON tool calls, the protocols of providers (`native`), remote agents.
+
+Read `openai_model.py` first.
+"""

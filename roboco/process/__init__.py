@@ -1,1 +1,1 @@
-"""The clock, threads and optional packages of a process."""
+"""The credentials, threads and optional packages of a process."""
