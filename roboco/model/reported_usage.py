@@ -12,8 +12,9 @@
 | reasoning | `completion_tokens_details.reasoning_tokens`, `reasoning_tokens` |
 
 Most servers count cached tokens as input, and reasoning as output. Some do not: Anthropic's own count of input excludes
-the cache, xAI's and Gemini's count of output excludes reasoning. The reported total decides, and where there is none,
-that a part is never larger than the whole.
+the cache, Mistral's excludes audio, xAI's and Gemini's count of output excludes reasoning. The reported total decides,
+and where there is none, that a part is never larger than the whole. OpenRouter counts what Gemini reads from a cache as
+written too.
 """
 
 from typing import Any
@@ -49,9 +50,12 @@ def _read(usage: dict[str, Any]) -> ModelUsage:
         *("of_prompt", _CACHE_WRITE),
     )
     reasoning = _first(usage | {"of_reply": details_out.get("reasoning_tokens")}, "of_reply", "reasoning_tokens")
-    beside = cached + write
-    if beside and (total == tokens_in + tokens_out + beside or beside > tokens_in or _is_anthropic(usage)):
+    beside, counted = cached + write, tokens_in + tokens_out
+    is_part = total == counted and max(cached, write) <= tokens_in
+    if beside and (total == counted + beside or _is_anthropic(usage) or (beside > tokens_in and not is_part)):
         tokens_in += beside
+    elif total == counted + (audio := token_count(details_in.get("audio_tokens"))):
+        tokens_in += audio
     if reasoning > tokens_out or (reasoning and total == tokens_in + tokens_out + reasoning):
         tokens_out += reasoning
     elif not reasoning and not beside and tokens_in and total > tokens_in + tokens_out:

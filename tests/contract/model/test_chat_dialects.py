@@ -278,13 +278,24 @@ def test_a_prompt_that_is_not_reported_is_estimated(server: ModelServer, model: 
     assert reply.usage.tokens_in > 10
 
 
-def test_tokens_written_to_a_cache_are_counted_where_dashscope_reports_them(
-    server: ModelServer, model: OpenAIModel
+@pytest.mark.parametrize(
+    ("details", "total", "expected"),
+    [
+        ({"cached_tokens": 64, "cache_creation_input_tokens": 20}, 105, (100, 64, 20)),  # DashScope
+        ({"cached_tokens": 99, "cache_write_tokens": 99}, 105, (100, 99, 99)),  # OpenRouter, for Gemini
+        ({"cached_tokens": 60, "cache_write_tokens": 60}, 225, (220, 60, 60)),
+        ({"cached_tokens": 163}, 105, (263, 163, 0)),  # xAI on Azure
+        ({"cached_tokens": 0, "audio_tokens": 375}, 480, (475, 0, 0)),  # Mistral
+        ({"cached_tokens": 64, "audio_tokens": 30}, 105, (100, 64, 0)),
+    ],
+)
+def test_the_reported_total_decides_whether_a_part_of_the_prompt_is_beside_it(
+    server: ModelServer, model: OpenAIModel, details: dict[str, int], total: int, expected: tuple[int, int, int]
 ) -> None:
-    details = {"cached_tokens": 64, "cache_creation_input_tokens": 20}
-    counts = usage(prompt_tokens=100, completion_tokens=5, total_tokens=105, prompt_tokens_details=details)
+    counts = usage(prompt_tokens=100, completion_tokens=5, total_tokens=total, prompt_tokens_details=details)
     _, reply = read(server, model, chunk(**counts) + d("stop") + END)
-    assert (reply.usage.tokens_in, reply.usage.cached_in, reply.usage.cache_write) == (100, 64, 20)
+    assert (reply.usage.tokens_in, reply.usage.cached_in, reply.usage.cache_write) == expected
+    assert reply.usage.tokens_out == 5
 
 
 WHOLE = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Four."},"finish_reason":"stop"}]}'
