@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from botocore.exceptions import BotoCoreError, NoAuthTokenError, NoCredentialsError
+from botocore.parsers import ResponseParserError
 from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelConnectionError,
@@ -154,5 +155,5 @@ def failures_of(request: Request, assembly: ReplyAssembly) -> Iterator[None]:
         ) from error
     except (UserError, BotoCoreError) as error:
         raise ModelError("setting", f"model {model!r} cannot be called in this way: {error}", False) from error
-    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (AssertionError, AttributeError, LookupError, ResponseParserError, TypeError, ValueError) as error:
         raise ModelError(UNREADABLE, f"the provider's package fails with {error!r}", False) from error

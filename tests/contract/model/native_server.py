@@ -2,7 +2,9 @@
 
 import base64
 import json
+import struct
 import threading
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -127,3 +129,20 @@ def events(*data: dict[str, Any]) -> Answer:
     """Return an answer with these server-sent events. An event that has a type is named after it."""
     names = [f"event: {one['type']}\n" if "type" in one else "" for one in data]
     return Answer(200, [f"{name}data: {json.dumps(one)}\n\n".encode() for name, one in zip(names, data, strict=True)])
+
+
+def amazon_events(*data: tuple[str, dict[str, Any]]) -> Answer:
+    """Return an answer with these events of Bedrock, each a kind and its payload."""
+    return Answer(200, [_amazon_event(*one) for one in data], "application/vnd.amazon.eventstream")
+
+
+def _amazon_event(kind: str, payload: dict[str, Any]) -> bytes:
+    values = {":event-type": kind, ":content-type": "application/json", ":message-type": "event"}
+    headers = b"".join(
+        struct.pack("!B", len(name)) + name.encode() + b"\x07" + struct.pack("!H", len(value)) + value.encode()
+        for name, value in values.items()
+    )
+    body = json.dumps(payload).encode()
+    prelude = struct.pack("!II", 16 + len(headers) + len(body), len(headers))
+    event = prelude + struct.pack("!I", zlib.crc32(prelude)) + headers + body
+    return event + struct.pack("!I", zlib.crc32(event))

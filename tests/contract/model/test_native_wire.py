@@ -28,6 +28,7 @@ from tests.contract.model.native_server import (
     RECORDINGS,
     Answer,
     NativeServer,
+    amazon_events,
     answer_of,
     events,
     native_server,
@@ -385,6 +386,14 @@ def test_files_are_sent_as_each_protocol_wants_them(
     for step in place:
         found = found[step]
     assert all(value in json.dumps(found) for value in expected), found
+
+
+def test_reply_that_the_package_of_aws_cannot_read_is_unreadable(caller: Caller) -> None:
+    start = ("contentBlockStart", {"contentBlockIndex": 0, "start": {}})
+    caller.server.answers = [amazon_events(("messageStart", {"role": "assistant"}), start)]
+    with pytest.raises(ModelError, match="one and only one member") as failed:
+        caller.call(Request(caller.profile("bedrock"), PROMPT, ()))
+    assert failed.value.code == "unreadable"
 
 
 def test_missing_packages_are_named_with_their_remedy(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
