@@ -243,6 +243,8 @@ def failure_text(body: Any, depth: int = 0) -> str:
     metadata = body.get("metadata")
     if isinstance(metadata, dict) and metadata.get("raw"):  # OpenRouter quotes the provider behind it here
         parts.append(failure_text(metadata["raw"], depth + 1))
+    if isinstance(details := body.get("details"), list) and not any("retry" in part for part in parts):  # Google's
+        parts += [f"retry in {delay}" for one in details for delay in _values_of(one, ("retryDelay",))]
     if isinstance(place := body.get("loc"), list):
         parts.insert(0, ".".join(str(one)[:50] for one in place[:8]))
     found = ": ".join(dict.fromkeys(filter(None, parts)))
@@ -280,7 +282,7 @@ def _joined(value: Any) -> Any:
 
 
 def _delay_in(text: str) -> float | None:
-    """Return after how many seconds the text says to try again, or None. Gemini and Azure say it nowhere else."""
+    """Return after how many seconds the text says to try again, or None. Gemini and Azure say it in no header."""
     found = _DELAY.search(text[:4000])
     if found is None or not any(found.groups()):
         return None

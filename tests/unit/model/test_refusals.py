@@ -8,6 +8,11 @@ from roboco.model.errors import ServerFailure, container_hint, model_error
 from roboco.model.learned import Lessons
 from tests.contract.model.model_calls import make_request
 
+RETRY_INFO = [
+    {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "RequestsPerMinute"}]},
+    {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"},
+]
+"""The details of a refusal of Google."""
 TOO_LONG = [
     "prompt is too long: 213462 tokens > 200000 maximum",
     "Your input exceeds the context window of this model",
@@ -107,6 +112,8 @@ def test_a_refusal_in_any_form_is_quoted(body: Any, code: str, quote: str) -> No
             "You exceeded your current quota.\n* Quota exceeded for metric: x, limit: 0\nPlease retry in 16s.",
             "quota",
         ),
+        # google-gemini/gemini-cli#8437: the same without the words
+        (429, {"error": {"message": "You exceeded your current quota.", "details": RETRY_INFO}}, "rate_limit"),
         (429, "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 41000.", "context_length"),
         (429, "You have exceeded your monthly included credits for Inference Providers.", "quota"),
         (429, {"error": {"code": "1113", "message": "余额不足或无可用资源包,请充值。"}}, "quota"),
@@ -140,6 +147,8 @@ def test_the_words_of_a_server_decide_the_kind(status: int, body: Any, code: str
         ("Rate limit reached: Limit 100000, Used 97050. Please try again in 9m38.016s. Need more tokens?", 578.016),
         ({"error": {"code": 429, "message": "* Quota exceeded\nPlease retry in 16.614023621s."}}, 16.614023621),
         ("Requests have exceeded token rate limit. Please retry after 26 seconds.", 26.0),
+        ({"error": {"message": "You exceeded your current quota.", "details": RETRY_INFO}}, 34.4),
+        ({"error": {"message": "Please retry in 2.5s.", "details": RETRY_INFO}}, 2.5),
         ("Rate limit reached. Please try again in 250ms.", 0.25),
         ("Rate limit reached. Please try again in 1h2m3s.", 3723.0),
         ("Please try again in a moment.", None),
