@@ -317,7 +317,10 @@ def _error_of(kind: FailureKind, failure: ServerFailure, request: Request) -> Mo
     subject = f"model {request.profile.model!r}"
     quoted = redact_secrets(failure.text, request)[:_MAX_QUOTED_CHARS].rstrip(". ")
     if kind.code == "auth":
-        named = f"the key in {key}" if key else "a request without a key"
+        keyless = (
+            "the AWS credential of the agents worker" if profile.provider == "bedrock" else "a request without a key"
+        )
+        named = f"the key in {key}" if key else keyless
         if profile.api_key is not None:
             named = f"credential {profile.api_key.credential!r} of tenant {request.tenant!r}"
         return ModelError("auth", f"{subject} refuses {named}{where}; {kind.remedy}: {quoted}", False)

@@ -162,6 +162,12 @@ def test_a_delay_in_the_words_of_a_server_counts_as_a_retry_after(body: Any, sec
     assert model_error(ServerFailure(429, body, 2.0), make_request()).retry_after == 2.0
 
 
+def test_a_refused_credential_of_aws_is_named() -> None:
+    failure = ServerFailure(403, "The security token included in the request is expired")
+    message = model_error(failure, make_request(provider="bedrock")).message
+    assert "refuses the AWS credential of the agents worker (403); set a valid one: The security token" in message
+
+
 @pytest.mark.parametrize(
     ("error", "retryable"),
     [({"code": 502, "message": "x"}, True), ({"type": "api_error"}, True), ({"code": 422}, False), ({}, False)],
