@@ -121,7 +121,7 @@ KINDS = (
     _kind(
         "quota",
         r"insufficient_quota|insufficient[ _]balance|insufficient[ _](?:funds|credits?)|credit balance is too low"
-        r"|payment required|out of credits?|(?:any|no) credits|requires more credits|billing_hard_limit"
+        r"|payment (?:required|is past due)|out of credits?|(?:any|no) credits|requires more credits|billing_hard_limit"
         r"|billing_not_active|billing_error|budget_exceeded|key limit exceeded|FreeTierOnly"
         r"|account_deactivated|exceeded_current_quota|balance is insufficient|arrearage|available credits"
         r"|specified api usage limits|(?:monthly|spend(?:ing)?)[ -](?:spend )?limit(?!.{0,400}retry)"

@@ -81,6 +81,7 @@ def test_a_refusal_in_any_form_is_quoted(body: Any, code: str, quote: str) -> No
         (403, "Your team has either used all available credits or reached its monthly spending limit.", "quota"),
         (400, "You have reached your specified API usage limits. You will regain access on 2026-12-01", "quota"),
         (403, "Key limit exceeded (total limit)", "quota"),
+        (403, "your subscription payment is past due. update your payment method", "quota"),  # Ollama
         (403, {"code": "personal-team-blocked:spending-limit", "error": "You need a subscription"}, "quota"),
         (403, "Your newly created team doesn't have any credits yet", "quota"),
         (412, "Account x is suspended, possibly due to reaching the monthly spending limit", "quota"),
