@@ -370,7 +370,8 @@ def _place(text: str, name: str) -> int:
         word = re.escape(name)
         pattern = (
             rf"['\"`]{word}['\"`.[]|[\w\]]\.{word}(?!\w)|(?:parameter|argument|field|propert\w+|option|input|keyword|param|key|body)s?\b"
-            rf"(?:[\w ]{{0,40}}:)?[ .]{{1,2}}\[?{word}(?!\w)|(?<!\w){word}(?= ?(?::|=|(?:is|are|was) |parameter|not ))"
+            rf"(?:[\w ]{{0,40}}:)?[ .]{{1,2}}\[?{word}(?!\w)"
+            rf"|(?<!\w){word}(?= ?(?::|=|(?:is|are|was) |parameter|field|not ))"
         )
     found = re.search(pattern, text, re.IGNORECASE)
     return found.start() if found else -1

@@ -264,6 +264,11 @@ def test_a_refusal_of_messages_or_tools_changes_their_form_once(words: str, less
             refused("'temperature' does not support 0.4. Only the default (1) value"),
             "'temperature'",
         ),
+        (  # aws-samples/sample-kolya-br-proxy#104
+            {"temperature": 0.5},
+            {"message": "This model doesn't support the temperature field. Remove temperature and try again."},
+            "'temperature'",
+        ),
         ({}, extra("stream_options"), "'stream_options'"),
         ({"seed": 1}, {"object": "error", "message": extra("seed")}, "'seed'"),  # Mistral
         (
