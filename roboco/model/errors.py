@@ -37,9 +37,12 @@ _MIN_QUERY_CHARS = 8
 """Characters from which on a value of an address' query may be a key."""
 _OUTAGE_STATUSES = frozenset({408, 409, 425})
 _OUTAGE = re.compile(
-    r"\b(?:server_error|internal_error|internal_server_error|api_error|timeout_error)\b", re.IGNORECASE
+    r"\b(?:server_error|internal_error|internal_server_error|api_error|timeout_error|Model(?:Stream)?ErrorException)\b",
+    re.IGNORECASE,
 )
 """Labels of a failure of the server itself, within a stream."""
+_OF_REPLY = frozenset({0, 424})
+"""Statuses of failures within a reply. Bedrock gives 424 to those of the model."""
 _CODES_OF_STATUSES = {
     401: "auth",
     402: "quota",
@@ -90,7 +93,8 @@ KINDS = (
     _kind(
         MALFORMED_CALL,
         r"tool_use_failed|failed to call a function|failed_generation|malformed_function_call"
-        r"|malformed_tool_use|malformed_model_output|tool call validation failed|failed to generate tool"
+        r"|malformed_tool_use|malformed_model_output|invalid sequence as part of ToolUse"
+        r"|tool call validation failed|failed to generate tool"
         r"|(?:error parsing|failed to parse) (?:the )?tool call|tool call parsing failed|failed to parse input at pos",
         "the model wrote a tool call that its server cannot read",
         "use a larger model, or `tool_calls: json` in its profile",
@@ -301,7 +305,7 @@ def model_error(failure: ServerFailure, request: Request) -> ModelError:
     if code := _CODES_OF_STATUSES.get(int(numbers[0]) if numbers else status):
         return _error_of(next(kind for kind in KINDS if kind.code == code), failure, request)
     model, quoted = request.profile.model, redact_secrets(failure.text, request)
-    if not status:
+    if status in _OF_REPLY:
         code = "status" if any(number.startswith("4") for number in numbers) else "model"
         outage = any(number.startswith("5") for number in numbers) or bool(_OUTAGE.search(failure.labels))
         return ModelError(code, f"model {model!r} failed: {quoted}", outage and code == "model")

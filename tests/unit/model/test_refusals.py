@@ -93,6 +93,7 @@ def test_a_refusal_in_any_form_is_quoted(body: Any, code: str, quote: str) -> No
         (400, "Invalid model name passed in model=x", "not_found"),
         (400, {"error": {"message": "No api key passed in", "type": "auth_error"}}, "auth"),
         (0, "the provider ended the reply: malformed_tool_use", "malformed_call"),
+        (424, "Model produced invalid sequence as part of ToolUse.", "malformed_call"),  # Nova
         (429, "You exceeded your current quota. Please retry in 36s.", "rate_limit"),
         (429, "Number of request tokens has exceeded your per-minute rate limit", "rate_limit"),
         (400, "Content Exists Risk", "content_filter"),
@@ -176,6 +177,13 @@ def test_a_refused_credential_of_aws_is_named() -> None:
 def test_a_failure_of_the_server_within_a_stream_is_an_outage(error: dict[str, Any], retryable: bool) -> None:
     """After the first text, where such a reply is not repeated here: the turn is."""
     assert model_error(ServerFailure.within_stream({"error": error}), make_request()).retryable is retryable
+
+
+def test_a_failed_model_of_bedrock_is_an_outage_of_a_reply() -> None:
+    body = {"code": "modelStreamErrorException", "message": "The system encountered an unexpected error. Try again."}
+    error = model_error(ServerFailure(424, body), make_request())
+    assert (error.code, error.retryable) == ("model", True)
+    assert model_error(ServerFailure(424, "x"), make_request()).retryable is False
 
 
 def test_a_container_that_calls_itself_is_named_the_address_of_its_host() -> None:
