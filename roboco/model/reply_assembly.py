@@ -44,7 +44,10 @@ MAX_TOKEN_COUNT = 1_000_000_000
 """Larger token counts are reduced to this value, so that sums of counts fit into 64 bits."""
 FINISH_REASONS = {
     **dict.fromkeys(("stop", "end_turn", "eos", "eos_token", "stop_sequence", "complete", "completed"), "stop"),
-    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length", "max_length"), "length"),
+    **dict.fromkeys(
+        ("length", "max_tokens", "max_output_tokens", "model_length", "max_length", "model_context_window_exceeded"),
+        "length",
+    ),
     **dict.fromkeys(("tool_calls", "tool_call", "function_call", "tool_use"), "tool_calls"),
     **dict.fromkeys(
         ("content_filter", "safety", "recitation", "prohibited_content", "blocklist", "spii", "sensitive", "refusal"),

@@ -234,6 +234,7 @@ def test_an_error_is_found_where_it_is(server: ModelServer, model: OpenAIModel, 
         (["SAFETY"], "content_filter"),
         (["content_filter: PROHIBITED_CONTENT"], "content_filter"),
         (["MAX_TOKENS"], "length"),
+        (["model_context_window_exceeded"], "length"),  # Z.ai
         (["null", "end_turn"], "stop"),
     ],
 )
