@@ -92,7 +92,7 @@ _TOO_LONG = (
 KINDS = (
     _kind(
         MALFORMED_CALL,
-        r"tool_use_failed|failed to call a function|failed_generation|malformed_function_call"
+        r"tool_use_failed|failed to call a function|failed_generation|malformed_function_call|unexpected_tool_call"
         r"|malformed_tool_use|malformed_model_output|invalid sequence as part of ToolUse"
         r"|tool call validation failed|failed to generate tool"
         r"|(?:error parsing|failed to parse) (?:the )?tool call|tool call parsing failed|failed to parse input at pos",

@@ -93,6 +93,7 @@ def test_a_refusal_in_any_form_is_quoted(body: Any, code: str, quote: str) -> No
         (400, "Invalid model name passed in model=x", "not_found"),
         (400, {"error": {"message": "No api key passed in", "type": "auth_error"}}, "auth"),
         (0, "the provider ended the reply: malformed_tool_use", "malformed_call"),
+        (0, "the provider ended the reply: UNEXPECTED_TOOL_CALL", "malformed_call"),  # Gemini
         (424, "Model produced invalid sequence as part of ToolUse.", "malformed_call"),  # Nova
         (429, "You exceeded your current quota. Please retry in 36s.", "rate_limit"),
         (429, "Number of request tokens has exceeded your per-minute rate limit", "rate_limit"),
