@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from itertools import chain, islice
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -14,6 +15,7 @@ from roboco.domain.memory import OWNER_PATTERN
 from roboco.domain.pattern import MAX_PATTERN_CHARS, weight
 from roboco.domain.schema import FUNCTION_PATTERN, NAME_PATTERN
 from roboco.domain.team.collaboration import END, TO_USER
+from roboco.domain.team.mcp_server import MAX_SERVER_TOOLS
 from roboco.domain.team.model_profile import REMOTE_AGENT
 from roboco.domain.team.server_names import ServerNames
 from roboco.domain.team.team import LIST_PATTERN, REMOTE_PREFIX, SERVER_TOOLS_PREFIX, Team
@@ -22,6 +24,10 @@ from roboco.errors import InvalidTeam
 MAX_TEAM_CHARS = 1024 * 1024
 """The largest team, with its prompts and nested teams, in characters of its JSON."""
 _MAX_ENTRIES = {"agents": 200, "tools": 500, "models": 100, "mcp_servers": 50, "teams": 50}
+_MAX_KEY_CHARS = 200
+"""The longest key, in characters: each mistake names the keys of its place."""
+_MAX_LEVELS = 10
+"""The deepest nesting of teams."""
 MAX_PATTERN_WEIGHT = 20_000
 """The largest weight of all patterns of a team together: up to half a second to compile."""
 _MIN_PATTERN_WEIGHT = 20
@@ -58,11 +64,11 @@ def validate_team(data: object, source: str = "team", mistakes: tuple[str, ...] 
         lacking = {(*loc[:-1], name) for loc, name in meant.items()}
         found += [_mistake_of(one, meant.get(one["loc"], "")) for one in details if not _is_consequence(one, lacking)]
     if isinstance(data, dict):
-        found += _NameValidator(data).mistakes()
+        found += islice(_NameValidator(data).mistakes(), _MAX_MISTAKES + 1)
         found += _rules_of_runs(data)
     if team is None or found:
         mistakes = tuple(dict.fromkeys(found))
-        more = (f"and {len(mistakes) - _MAX_MISTAKES} mistakes more",) if len(mistakes) > _MAX_MISTAKES else ()
+        more = ("and more mistakes",) if len(mistakes) > _MAX_MISTAKES else ()
         raise InvalidTeam(source, mistakes[:_MAX_MISTAKES] + more)
     return team
 
@@ -90,13 +96,44 @@ def _rules_of_runs(data: dict[str, Any], path: str = "") -> Iterator[str]:
 def _too_large(data: Any) -> str:
     if (size := len(canonical_json(data))) > MAX_TEAM_CHARS:
         return f"the file: has {size} characters of JSON, at most {MAX_TEAM_CHARS} are possible"
-    for name, most in _MAX_ENTRIES.items() if isinstance(data, dict) else ():
-        listed = data.get(name)
-        if isinstance(listed, list | dict) and len(listed) > most:
-            return f"{name}: {len(listed)} are too many, at most {most} are possible"
+    if (longest := _longest_key(data)) > _MAX_KEY_CHARS:
+        return f"a key: has {longest} characters, at most {_MAX_KEY_CHARS} are possible"
+    if many := next(_too_many(data), ""):
+        return many
     if (heavy := _pattern_weight(data)) > MAX_PATTERN_WEIGHT:
         return f"matches: the regular expressions weigh {heavy} together, at most {MAX_PATTERN_WEIGHT} is possible"
     return ""
+
+
+def _too_many(team: Any, path: str = "", level: int = 0) -> Iterator[str]:
+    """Yield a mistake for each part of a team, or of its nested teams, that has too many entries."""
+    if not isinstance(team, dict):
+        return
+    for name, most in _MAX_ENTRIES.items():
+        if (count := _count(team.get(name))) > most:
+            yield f"{path}{name}: {count} are too many, at most {most} are possible"
+    for name, server in _dict(team.get("mcp_servers")).items():
+        if (count := _count(_dict(server).get("tools"))) > MAX_SERVER_TOOLS:
+            yield f"{path}mcp_servers.{name}.tools: {count} are too many, at most {MAX_SERVER_TOOLS} are possible"
+    for name, inner in _dict(team.get("teams")).items():
+        if level == _MAX_LEVELS:
+            yield f"{path}teams: are nested deeper than {_MAX_LEVELS} levels"
+        else:
+            yield from _too_many(inner, f"{path}teams.{name}.", level + 1)
+
+
+def _count(value: object) -> int:
+    return len(value) if isinstance(value, list | dict) else 0
+
+
+def _longest_key(value: Any) -> int:
+    match value:
+        case dict():
+            return max((max(len(key), _longest_key(one)) for key, one in value.items()), default=0)
+        case list():
+            return max(map(_longest_key, value), default=0)
+        case _:
+            return 0
 
 
 def _pattern_weight(value: Any) -> int:
@@ -252,19 +289,19 @@ class _NameValidator:
         self.guards = _dict(data.get("guards"))
         self.limits = _dict(data.get("limits"))
 
-    def mistakes(self) -> list[str]:
-        return [
-            *self._duplicates("agents", self.agent_names, _RESERVED),
-            *self._duplicates("tools", self.tool_names, self.builtin),
-            *self._prefixes(),
-            *self.servers.mistakes({*self.tool_names, *self.function_names, *self.builtin}),
-            *self._of_teams(),
-            *self._of_models(),
-            *self._of_agents(),
-            *self._of_routing(),
-            *self._of_limits(),
-            *self._of_guards(),
-        ]
+    def mistakes(self) -> Iterator[str]:
+        return chain(
+            self._duplicates("agents", self.agent_names, _RESERVED),
+            self._duplicates("tools", self.tool_names, self.builtin),
+            self._prefixes(),
+            self.servers.mistakes({*self.tool_names, *self.function_names, *self.builtin}),
+            self._of_teams(),
+            self._of_models(),
+            self._of_agents(),
+            self._of_routing(),
+            self._of_limits(),
+            self._of_guards(),
+        )
 
     def _duplicates(self, where: str, names: list[str], reserved: frozenset[str]) -> Iterator[str]:
         for index, name in enumerate(names):
@@ -352,7 +389,7 @@ class _NameValidator:
     def _of_guards(self) -> Iterator[str]:
         for key in ("input", "output"):
             listed = self.guards.get(key)
-            names = list(listed) if isinstance(listed, list | tuple) else []
+            names = list(listed[:_MAX_MISTAKES]) if isinstance(listed, list | tuple) else []
             yield from (
                 f"guards.{key}[{index}]: {_short(name)} is there twice"
                 for index, name in enumerate(names)
@@ -403,7 +440,7 @@ def _dict(value: object) -> dict[str, Any]:
 
 
 def _names(items: list[dict[str, Any]]) -> list[str]:
-    return [str(item.get("name")) for item in items]
+    return [str(item.get("name"))[:MAX_NAME_CHARS] for item in items]
 
 
 def _unknown(where: str, kind: str, named: object, possible: Iterable[str]) -> Iterator[str]:

@@ -284,3 +284,33 @@ def test_no_value_at_any_place_is_an_error_of_the_program() -> None:
         for value in ODD_VALUES:
             with suppress(InvalidTeam):
                 parse_team(_changed(WHOLE, path.strip("/"), value))
+
+
+def test_an_error_does_not_grow_with_the_product_of_names_and_mistakes() -> None:
+    agents = [{"name": "a", "prompt": "x", "handoffs": ["b"] * 300}, {"name": "c" * 10_000, "prompt": "x"}]
+    found = mistakes({"name": "team", "agents": agents})
+    assert (len(found), found[-1]) == (101, "and more mistakes")
+    assert len("".join(found)) < 50_000
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"teams": {"u" * 201: {}}}, "a key: has 201 characters, at most 200 are possible"),
+        ({"teams": {"u": {"agents": [{}] * 201}}}, "teams.u.agents: 201 are too many, at most 200 are possible"),
+        (
+            {"mcp_servers": {"s": {"tools": ["t"] * 201}}},
+            "mcp_servers.s.tools: 201 are too many, at most 200 are possible",
+        ),
+    ],
+)
+def test_a_part_whose_check_would_take_long_is_refused_at_once(part: dict[str, Any], expected: str) -> None:
+    assert mistakes(DESIGN | part) == (expected,)
+
+
+def test_teams_are_nested_in_at_most_ten_levels() -> None:
+    team: dict[str, Any] = {"name": "t", "agents": [{"name": "a", "prompt": "x"}]}
+    for _ in range(10):
+        team = team | {"teams": {"t": team}}
+    validate_team(team)
+    assert mistakes(team | {"teams": {"t": team}}) == ("teams.t." * 10 + "teams: are nested deeper than 10 levels",)
