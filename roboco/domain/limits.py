@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from roboco.domain.schema import InputModel, Name, ToolName
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(gt=0)]
+_MAX_NAME_CHARS = 64
 RAISE_LIMIT_HINT = "raise the limit to go on"
 """The end of the reason of a task that is paused at a limit."""
 
@@ -38,11 +39,18 @@ class ToolLimits(InputModel):
     """The cost of all calls, by the tool's price."""
 
 
+def _check_keys(value: Any) -> Any:
+    """Refuse a key that is too long for a name, before its value is checked: each mistake there would have a copy."""
+    if isinstance(value, dict) and any(len(str(key)) > _MAX_NAME_CHARS for key in value):
+        raise ValueError(f"a name has at most {_MAX_NAME_CHARS} characters")
+    return value
+
+
 class LimitOverrides(UsageLimits):
     """Limits that replace those of a task. Only the fields that are set apply; None removes a limit."""
 
-    agents: dict[Name, UsageLimits] = {}
-    tools: dict[ToolName, ToolLimits] = {}
+    agents: Annotated[dict[Name, UsageLimits], BeforeValidator(_check_keys)] = {}
+    tools: Annotated[dict[ToolName, ToolLimits], BeforeValidator(_check_keys)] = {}
 
     def overrides(self) -> dict[str, Any]:
         """Return the fields that are set, as JSON."""
