@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
@@ -14,15 +14,22 @@ from roboco.domain.task_filter import TaskFilter
 class _Progress:
     """The progress of a scan, as Redis keeps it."""
 
+    later: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    """The fields that a later release has added."""
+
     def to_json(self) -> str:
         """Return the fields as JSON."""
-        return json.dumps(asdict(self))
+        own = asdict(self)
+        later = own.pop("later")
+        return json.dumps(own | later)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the progress with these fields."""
-        fields = json.loads(text).items()
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields})
+        stored: dict[str, Any] = json.loads(text)
+        known = {one.name for one in fields(cls)} & stored.keys()
+        own = {name: tuple(stored[name]) if isinstance(stored[name], list) else stored[name] for name in known}
+        return cls(**own, later={name: value for name, value in stored.items() if name not in known})
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """rebuild_index: the task index is rebuilt from the workspace, page by page."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from roboco.engine.engine import Policy
 from roboco.engine.operate import rebuild_index as module
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.errors import TransientError
-from roboco.ports.task_index import TaskPage
+from roboco.ports.task_index import Rebuild, TaskPage
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.task_index import MemoryTaskIndex
 from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
@@ -186,3 +187,12 @@ def test_the_index_never_exceeds_its_maximum_by_more_than_a_page() -> None:
     rebuild(world)
     assert max(most) <= 1 + module.PAGE_SIZE
     assert ended(world) == {"end3"}
+
+
+def test_the_progress_keeps_what_a_later_release_has_added() -> None:
+    """A worker of this release goes on beside it, and after a return to this release."""
+    stored = Rebuild("r1", "instance", tasks_read=2).to_json()[:-1] + ', "pages": {"a": 1}}'
+    read = Rebuild.from_json(stored)
+    assert read.tasks_read == 2
+    assert read.to_json() == stored
+    assert '"pages": {"a": 1}' in replace(read, after="b").to_json()
