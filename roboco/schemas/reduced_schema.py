@@ -82,8 +82,10 @@ class _Reduction:
             return isinstance(value, dict)
         if keyword in LIST_KEYWORDS:
             return isinstance(value, list) and bool(value)
-        if keyword in SINGLE_KEYWORDS or keyword == "$id":
+        if keyword in SINGLE_KEYWORDS:
             return True
+        if keyword == "$id":
+            return isinstance(value, str)
         if keyword == "$ref":
             return isinstance(referenced(value, self.root), dict | bool)
         key = (keyword, id(value))

@@ -66,6 +66,8 @@ def _errors_at(schema: Any, root: dict[str, Any], at: str) -> Iterator[str]:
         if not (keyword in KEYWORDS or keyword.startswith("x-") or (keyword == "$id" and schema is root)):
             possible = ", ".join(sorted(KEYWORDS))
             yield f"has {keyword!r:.60} at {at:.100}, which is not supported; possible are {possible}"
+        elif keyword in ("$schema", "$id") and not isinstance(schema[keyword], str):  # the library does not see them
+            yield f"has {keyword!r} at {at:.100}, which is no text"
     if "$ref" in schema and not isinstance(referenced(schema["$ref"], root), dict | bool):
         yield (
             f"has the reference {schema['$ref']!r:.80} at {at:.100}, which does not lead to a schema in it; "

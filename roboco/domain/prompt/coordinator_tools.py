@@ -2,7 +2,8 @@
 
 OpenAI's server refuses a whole request for an object without `properties`, for an array without `items`, and for
 `anyOf` and the like at the root. So model servers receive a schema that they accept. The server of the tool, and the
-worker's own check, still use the listed schema. A check has accepted each schema before.
+worker's own check, still use the listed schema. A check has accepted each schema before, but those of
+functions, which pydantic makes.
 """
 
 from typing import Any

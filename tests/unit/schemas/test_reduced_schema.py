@@ -44,6 +44,8 @@ def test_only_an_unsupported_keyword_is_left_out(value: Any, reduced: Any, left_
     ("schema", "reduced"),
     [
         ({"type": ["object", "null"], "title": "x"}, {"type": "object", "title": "x"}),
+        ({"$schema": None, "title": "x"}, {"title": "x"}),
+        ({"$id": 7, "title": "x"}, {"title": "x"}),
         ({"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"]}, None),
     ],
 )
