@@ -179,7 +179,8 @@ def _check_fields(model: type[_Part], value: object, kind: str = "") -> None:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place, found = ".".join(map(str, first["loc"])), None if first["type"] == "missing" else first["input"]
-        raise UnreadableError(f"{kind}{place!r:.80} is {found!r:.80}: {first['msg'][:200]}") from None
+        wrong = "expected an object" if first["type"] == "model_type" else first["msg"][:200]
+        raise UnreadableError(f"{kind}{f'{place!r:.80} ' if place else ''}is {found!r:.80}: {wrong}") from None
 
 
 def read_envelope(raw: bytes, queue: str) -> dict[str, Any]:

@@ -67,6 +67,18 @@ def test_a_malformed_message_is_refused() -> None:
     assert [case for case, data in MALFORMED.items() if not refusal_of(data)] == []
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"[]", "is []: expected an object"),
+        (b"null", "is None: expected an object"),
+        (b'{"body": "", "headers": {}, "properties": 5}', "'properties' is 5: expected an object"),
+    ],
+)
+def test_a_part_that_is_no_object_is_named(data: bytes, reason: str) -> None:
+    assert refusal_of(data) == reason
+
+
 def test_the_routing_key_of_a_message_is_the_queue_it_was_read_from() -> None:
     """Otherwise a worker would return it to a queue to which its sender may not write."""
     lying = properties(delivery_info={"exchange": "x", "routing_key": "shop.pay", "redelivered": True})
