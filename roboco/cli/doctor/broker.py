@@ -21,7 +21,7 @@ from roboco.client.operator.operations import QueueReport
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import producer_app
 from roboco.engine.worker_status import workspace_name
-from roboco.errors import RobocoError, TransientError
+from roboco.errors import RobocoError, TransientError, UsageError
 from roboco.redis.server_error import BROKER_URL_SETTING, explain
 from roboco.settings import Settings
 from roboco.workspace.open import open_workspace
@@ -85,13 +85,16 @@ def _check_rabbitmq(connection: Any) -> list[CheckResult]:
 
 def _check_pools(settings: Settings) -> Iterator[CheckResult]:
     """Check that each pool has a live worker, and a short queue, by the numbers that `roboco top` shows."""
-    with Orchestrator(settings.model_copy(update={"tenant": None})) as orchestrator:
-        try:
+    try:
+        with Orchestrator(settings.model_copy(update={"tenant": None})) as orchestrator:
             found = orchestrator.operator.operations.workers(LISTED_WORKERS).workers
             queues = orchestrator.operator.operations.queues()
-        except TransientError as error:
-            yield CheckResult("workers", "fail", str(error), "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL")
-            return
+    except TransientError as error:
+        yield CheckResult("workers", "fail", str(error), "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL")
+        return
+    except UsageError as error:
+        yield CheckResult("workers", "fail", f"not listed: {error}", "correct the variable")
+        return
     live = [worker for worker in found if worker.alive and not worker.draining]
     for queue in queues:
         pool = queue.name.rpartition(".")[2]

@@ -121,6 +121,13 @@ def test_a_broker_or_channels_of_another_deployment_fail(settings: Settings, adm
         other.delete(Keys(settings.prefix).workspace)
 
 
+def test_a_wrong_workspace_is_no_failure_of_redis(settings: Settings) -> None:
+    wrong = settings.model_copy(update={"workspace": "/no/address"})
+    check = by_name(check_broker(wrong))["workers"]
+    assert check.state == "fail"
+    assert "use file:///folder or s3://bucket/prefix" in check.found
+
+
 def test_a_list_that_no_worker_reads_is_named(settings: Settings, admin: redis.Redis) -> None:
     with Celery(broker=settings.broker) as shop:
         shop.conf.broker_transport_options = {"global_keyprefix": "shop:"}
