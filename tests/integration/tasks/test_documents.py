@@ -273,6 +273,7 @@ with TestClient(desk_service.app, headers={"X-User": "7"}) as client:
     print(client.get("/tickets/1").json())
     assert client.post("/tickets/1", json={"prompt": "other"}).status_code == 400
     assert client.get("/tickets/1", headers={"X-User": "8"}).status_code == 404
+    assert client.get("/tickets/1", headers={"X-User": "a b"}).status_code == 404
     assert client.get("/tickets/1/events", headers={"X-User": "8"}).status_code == 404
     events = client.get("/tickets/1/events").text.split("\\n\\n")[:-1]
     assert "event_task_end" in events[-1]
