@@ -87,7 +87,7 @@ def _switched_off_target(reason: str) -> str:
 
 def _deferral(task: Snapshot) -> WaitCause:
     again = f"{task.position.reason.partition(NEXT_ATTEMPT)[0]}{NEXT_ATTEMPT}{task.attempt.deferred_for or 0:.0f} s"
-    refused = f"; the model server has refused it {task.refusals.count} times in {task.refusals.seconds:.0f} s"
+    refused = f"; failed attempts: {task.refusals.count} in {task.refusals.seconds:.0f} s"
     if BUDGET_WAIT in task.position.reason:
         return WaitCause("budget", again)
     if RATE_WAIT in task.position.reason:

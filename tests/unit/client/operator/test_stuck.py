@@ -136,7 +136,7 @@ def test_a_deferred_turn_names_the_outage_or_the_rate_limit(
     [found] = stuck(rest)
     assert found.kind == kind
     assert cause in found.cause
-    assert "refused it 1 times" in found.cause
+    assert "; failed attempts: 1 in 0 s" in found.cause
 
 
 def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld) -> None:
