@@ -43,7 +43,9 @@ def _check_call(task: Task, call_id: str | None, tool: str | None, *verbs: str) 
     pending, verb = task.pending_actions(), verbs[0].partition(" ")[0]
     waiting = {"resolve": pending.unknown, "answer": pending.unanswered}.get(verb, pending.unapproved)()
     if not waiting:
-        raise click.UsageError(f"no call of this task waits for {verb} now: roboco why {task.task_id} shows its state")
+        raise click.UsageError(
+            f"no call of this task waits for `roboco {verb}`; `roboco why {task.task_id}` shows its state"
+        )
     if len(waiting) > 1:
         commands = "\n  ".join(decisions(task.task_id, waiting, *verbs))
         raise click.UsageError(f"{len(waiting)} calls wait, name one of them:\n  {commands}")

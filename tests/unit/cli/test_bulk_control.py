@@ -54,7 +54,7 @@ def test_a_command_line_that_is_incomplete_or_wrong_sends_nothing(rest: RestWorl
         (["stop", "--no-what-if", "--yes"], "name one task, or conditions"),
         (["send", "hello", "--tenant", "acme", "--yes"], "--message TEXT is a message for many tasks"),
         (["send", "acme:a", "hello", "--message", "hi"], "give one message"),
-        (["approve", "acme:a"], "no call of this task waits for approve now"),
+        (["approve", "acme:a"], "no call of this task waits for `roboco approve`; `roboco why acme:a` shows its state"),
         (["approve", "acme:a", "tc_1", "--tool", "ship"], "--tool: it chooses calls of many tasks"),
         (["approve", "--tenant", "acme", "--args", "{}", "--yes"], "--args: name one task and its call"),
         (["approve", "--tenant", "acme", "--tool", "", "--yes"], "tool: String should have at least 1 character"),
