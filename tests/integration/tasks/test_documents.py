@@ -328,6 +328,8 @@ async def main():
     for _ in range(2):
         assert (await client.post("/tickets/1/start", {"prompt": "the sea"})).status_code == 201
     assert (await client.post("/tickets/1/start", {"prompt": "other"})).status_code == 400
+    assert (await client.post("/tickets/2/start")).status_code == 400
+    assert (await client.get("/tickets/1/events", headers={"Last-Event-ID": "x"})).status_code == 400
     assert "event_task_end" in (await text(client))[-1]
     events = await text(client)  # of a live task, the pieces of a text may be others
     last = events[4].split("\\n")[0].removeprefix("id: ")
