@@ -107,8 +107,8 @@ def nginx(folder: Path, ports: list[int]) -> Iterator[httpx2.Client]:
         probe = f"http://127.0.0.1:{probed}/healthz"
         until(lambda: not server.alive() or _answers(probe), 30, "nginx answers")
         assert server.alive(), (folder / "nginx.log").read_text()
-        with httpx2.Client(base_url=f"https://localhost:{listening}", verify=context, timeout=30) as client:
-            yield client
+        with httpx2.Client(base_url=f"https://localhost:{listening}", verify=context, timeout=300) as client:
+            yield client  # its first request waits until a gateway has imported its application
     finally:
         server.stop()
 
