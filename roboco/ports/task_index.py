@@ -27,7 +27,7 @@ class _Progress:
     def from_json(cls, text: str) -> Self:
         """Return the progress with these fields."""
         stored: dict[str, Any] = json.loads(text)
-        known = {one.name for one in fields(cls)} & stored.keys()
+        known = {one.name for one in fields(cls)} & (stored.keys() - {"later"})
         own = {name: tuple(stored[name]) if isinstance(stored[name], list) else stored[name] for name in known}
         return cls(**own, later={name: value for name, value in stored.items() if name not in known})
 
